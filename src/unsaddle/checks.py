@@ -1,0 +1,105 @@
+"""Checks of what callers pass in. Each error says what was expected, what came, and what to do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+FLOATS = (torch.float32, torch.float64)
+
+
+def point(x: Any, name: str = "x") -> Tensor:
+    """`x` as a contiguous 1-D float tensor that shares nothing with autograd. The caller's tensor is never written to."""
+    if isinstance(x, np.ndarray):
+        x = torch.from_numpy(np.ascontiguousarray(x))
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a 1-D float tensor or array, got {type(x).__name__}; use torch.as_tensor({name})")
+    if x.dtype not in FLOATS:
+        raise TypeError(f"{name} must be float32 or float64, got {_short(x.dtype)}; convert it, e.g. {name}.double()")
+    if x.layout is not torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got layout {x.layout}; use {name}.to_dense()")
+    if x.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, got shape {tuple(x.shape)}; use {name}.flatten()")
+    if x.numel() == 0:
+        raise ValueError(f"{name} is empty; a point needs at least one coordinate")
+    return x.detach().contiguous()
+
+
+def vector_like(v: Any, x: Tensor, name: str) -> Tensor:
+    """`v` if it lives in the space of `x`."""
+    if not isinstance(v, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(v).__name__}")
+    if v.shape != x.shape:
+        raise ValueError(f"{name} must have the shape of x, {tuple(x.shape)}, got {tuple(v.shape)}")
+    if v.dtype != x.dtype:
+        raise TypeError(f"{name} must have the dtype of x, {_short(x.dtype)}, got {_short(v.dtype)}")
+    if v.device != x.device:
+        raise ValueError(f"{name} must be on the device of x, {x.device}, got {v.device}")
+    return v
+
+
+def scalar(value: Any, name: str) -> Tensor:
+    """`value` as a 0-dimensional tensor; a single number in any shape will do."""
+    if not isinstance(value, Tensor):
+        if isinstance(value, (int, float, np.number)):
+            return torch.tensor(float(value), dtype=torch.float64)
+        raise TypeError(f"{name} must return a scalar tensor, got {type(value).__name__}")
+    if value.numel() != 1:
+        raise ValueError(
+            f"{name} must return a scalar, got a tensor of shape {tuple(value.shape)}; reduce it with .mean() or .sum()"
+        )
+    return value.reshape(())
+
+
+def positive(value: float, name: str, hint: str = "") -> float:
+    """`value` as a finite float above zero."""
+    number = _number(value, name)
+    if not (number > 0.0 and math.isfinite(number)):
+        raise ValueError(f"{name} must be a finite number > 0, got {value!r}" + (f"; {hint}" if hint else ""))
+    return number
+
+
+def not_negative(value: float, name: str, hint: str = "") -> float:
+    """`value` as a finite float, zero or above."""
+    number = _number(value, name)
+    if not (number >= 0.0 and math.isfinite(number)):
+        raise ValueError(f"{name} must be a finite number >= 0, got {value!r}" + (f"; {hint}" if hint else ""))
+    return number
+
+
+def probability(value: float, name: str) -> float:
+    """`value` as a float strictly between zero and one."""
+    number = _number(value, name)
+    if not 0.0 < number < 1.0:
+        raise ValueError(f"{name} must be between 0 and 1, got {value!r}; it is the probability of a wrong answer")
+    return number
+
+
+def count(value: Any, name: str, at_least: int = 1) -> int:
+    """`value` as an integer of at least `at_least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {value}")
+    return int(value)
+
+
+def choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
+    """`value` if it is one of `choices`."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+    return str(value)
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    return float(value)
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,120 @@
+"""The oracle: an objective F is sampled, and the frozen F_S that comes out answers at any point.
+
+    F = FiniteSum(loss, features, labels)
+    f = F.sample(100, generator)        # the paper's F_S = (1/|S|) Σ_{i∈S} f(·; ξ_i)
+    value, grad = f.value_and_grad(x)   # the same samples answer at x and at x + u
+
+Three roles, one each:
+
+- an `Oracle` knows the mathematics of one frozen function and nothing else;
+- a `SampledFunction` wraps an oracle, checks what goes in and out, and writes every call in a ledger;
+- an `Objective` knows how to draw samples.
+
+A gradient-only method is handed a `SampledFunction`, which has no `hvp`; `SecondOrderFunction` adds it, and is made only
+where it was asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks
+from unsaddle.cost import Cost, Ledger
+
+
+class Oracle(Protocol):
+    """The mathematics of one frozen function. Gradients are read, never written to, by whoever receives them."""
+
+    def value(self, x: Tensor) -> Tensor: ...
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor: ...
+
+
+class SampledFunction:
+    """F_S: a frozen function whose every evaluation is counted.
+
+    Args:
+        oracle: the mathematics.
+        size: |S|, the samples that one evaluation touches.
+        ledger: where calls are counted; a new one by default.
+    """
+
+    def __init__(self, oracle: Oracle, size: int, ledger: Ledger | None = None) -> None:
+        self._oracle = oracle
+        self.size = size
+        self.ledger = Ledger() if ledger is None else ledger
+
+    @property
+    def cost(self) -> Cost:
+        """All calls in this function's ledger."""
+        return self.ledger.cost
+
+    def value(self, x: Tensor) -> Tensor:
+        """F_S(x), as a 0-dimensional tensor."""
+        x = checks.point(x)
+        value = checks.scalar(self._oracle.value(x), "the objective")
+        self.ledger.add_values(self.size)
+        return value
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """F_S(x) and ∇F_S(x). The gradient belongs to the function: read it or copy it."""
+        x = checks.point(x)
+        value, grad = self._oracle.value_and_grad(x)
+        value = checks.scalar(value, "the objective")
+        grad = checks.vector_like(grad, x, "the gradient")
+        self.ledger.add_gradient(self.size)
+        return value, grad
+
+    def grad(self, x: Tensor) -> Tensor:
+        """∇F_S(x)."""
+        return self.value_and_grad(x)[1]
+
+
+class SecondOrderFunction(SampledFunction):
+    """F_S with Hessian products, for the second-order methods that NEON is compared with."""
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        """∇²F_S(x)v."""
+        x = checks.point(x)
+        v = checks.vector_like(v, x, "v")
+        product = checks.vector_like(self._oracle.hvp(x, v), x, "the Hessian product")
+        self.ledger.add_hessian_product(self.size)
+        return product
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """Anything that can be sampled."""
+
+    @property
+    def num_samples(self) -> int | None:
+        """n of a finite sum, 1 for a plain function, None where samples never run out."""
+
+    def sample(
+        self,
+        size: int | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        replacement: bool = False,
+        hessian: bool = False,
+        ledger: Ledger | None = None,
+    ) -> SampledFunction:
+        """Draw and freeze F_S.
+
+        Args:
+            size: |S|; None for everything, where that exists.
+            generator: the randomness. Needed when there is something to draw.
+            replacement: draw independent samples, as the theory does, rather than distinct ones.
+            hessian: give the result an `hvp`.
+            ledger: where its evaluations are counted; a new one by default.
+        """
+
+
+def freeze(oracle: Oracle, size: int, hessian: bool, ledger: Ledger | None) -> SampledFunction:
+    """The sampled function with just the capabilities that were asked for."""
+    return (SecondOrderFunction if hessian else SampledFunction)(oracle, size, ledger)

@@ -1,0 +1,98 @@
+"""Where derivatives come from: autograd, or the caller's own formulas."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks
+from unsaddle.objective import Oracle
+
+
+class Autograd:
+    """Oracle of `fun(x) -> scalar` by reverse-mode differentiation; Hessian products by differentiating twice."""
+
+    def __init__(self, fun: Callable[[Tensor], Tensor], hvp: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
+        self._fun = fun
+        self._hvp = hvp
+
+    def value(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return checks.scalar(self._fun(x), "the objective").detach()
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            value = checks.scalar(self._fun(leaf), "the objective")
+        if not value.requires_grad:
+            warnings.warn(
+                "the objective does not depend on x through autograd, so its gradient is taken to be zero; "
+                "if it should, look for detach(), item() or NumPy inside it",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return value, torch.zeros_like(x)
+        (grad,) = torch.autograd.grad(value, leaf)
+        return value.detach(), grad
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        if self._hvp is not None:
+            return self._hvp(x, v)
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            value = checks.scalar(self._fun(leaf), "the objective")
+            if not value.requires_grad:
+                return torch.zeros_like(x)
+            (grad,) = torch.autograd.grad(value, leaf, create_graph=True)
+            if not grad.requires_grad:  # The function is affine in x.
+                return torch.zeros_like(x)
+            (product,) = torch.autograd.grad(grad, leaf, grad_outputs=v, materialize_grads=True)
+        return product
+
+
+class ByHand:
+    """Oracle of `fun(x) -> (value, gradient)`; Hessian products only where `hvp(x, v)` was given."""
+
+    def __init__(
+        self, fun: Callable[[Tensor], tuple[Any, Tensor]], hvp: Callable[[Tensor, Tensor], Tensor] | None = None
+    ) -> None:
+        self._fun = fun
+        self._hvp = hvp
+
+    def value(self, x: Tensor) -> Tensor:
+        return self.value_and_grad(x)[0]
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        result = self._fun(x)
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise TypeError(
+                f"with gradient=True the function must return (value, gradient), got {type(result).__name__}; "
+                "leave gradient out to have it differentiated"
+            )
+        value, grad = result
+        grad = grad.detach() if isinstance(grad, Tensor) else grad
+        return checks.scalar(value, "the objective").detach(), grad
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        if self._hvp is None:
+            raise ValueError(
+                "Hessian products were asked for, but this objective has a gradient by hand and no hvp; "
+                "pass hvp=, or leave gradient out, or use a method that needs gradients only"
+            )
+        return self._hvp(x, v)
+
+
+def oracle(
+    fun: Callable[[Tensor], Any], gradient: bool, hvp: Callable[[Tensor, Tensor], Tensor] | None
+) -> Oracle:
+    """The oracle for `fun`: by hand if it returns its own gradient, else by autograd."""
+    return ByHand(fun, hvp) if gradient else Autograd(fun, hvp)
+
+
+def check_callable(fun: Any, name: str) -> None:
+    if not callable(fun):
+        raise TypeError(f"{name} must be callable, got {type(fun).__name__}")

@@ -1,0 +1,128 @@
+"""A finite sum over rows of data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks
+from unsaddle.cost import Ledger
+from unsaddle.objective import Oracle, SampledFunction, freeze
+from unsaddle.objectives import derivatives
+from unsaddle.objectives.sampling import draw_indices, take_rows
+
+
+class FiniteSum:
+    """F(x) = (1/n) Σ f(x; ξ_i), eq. (2) of the paper: a loss that averages over rows, and the rows.
+
+    Args:
+        loss: `loss(x, *rows) -> scalar`, the *mean* over the rows it is given; with `gradient=True`,
+            `loss(x, *rows) -> (value, gradient)`.
+        tensors: data that share their first dimension n: dense, or sparse in CSR layout.
+        gradient: whether `loss` returns its own gradient.
+        hvp: `hvp(x, v, *rows)`, if Hessian products are known by hand.
+
+    The rows of a sample are gathered once, when it is drawn.
+
+    >>> targets = torch.tensor([[0.0], [1.0], [5.0]])
+    >>> mean = FiniteSum(lambda x, t: ((x - t) ** 2).mean(), targets)
+    >>> f = mean.sample(2, torch.Generator().manual_seed(0))
+    >>> _ = f.value_and_grad(torch.zeros(1))
+    >>> f.cost.gradients, f.cost.samples
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        loss: Callable[..., Any],
+        *tensors: Tensor,
+        gradient: bool = False,
+        hvp: Callable[..., Tensor] | None = None,
+    ) -> None:
+        derivatives.check_callable(loss, "loss")
+
+        def oracle(*rows: Tensor) -> Oracle:
+            product = None if hvp is None else lambda x, v: hvp(x, v, *rows)
+            return derivatives.oracle(lambda x: loss(x, *rows), gradient, product)
+
+        self._set_up(oracle, tensors)
+
+    @classmethod
+    def from_oracle(cls, oracle: Callable[..., Oracle], *tensors: Tensor) -> FiniteSum:
+        """A finite sum whose mathematics is `oracle(*rows)`, made once for each sample.
+
+        For losses that prepare something from their rows, such as the transpose of a sparse matrix.
+        """
+        self = cls.__new__(cls)
+        self._set_up(oracle, tensors)
+        return self
+
+    def _set_up(self, oracle: Callable[..., Oracle], tensors: tuple[Tensor, ...]) -> None:
+        for i, tensor in enumerate(tensors):
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"data tensor {i} must be a torch.Tensor, got {type(tensor).__name__}")
+            if tensor.ndim == 0:
+                raise ValueError(f"data tensor {i} must have rows, got a scalar")
+        if not tensors:
+            raise ValueError("a FiniteSum needs at least one data tensor; use Function for a function without data")
+        sizes = sorted({t.shape[0] for t in tensors})
+        if len(sizes) > 1:
+            raise ValueError(f"data tensors must share their first dimension, got lengths {sizes}")
+        if sizes[0] == 0:
+            raise ValueError("the data set is empty; a FiniteSum needs at least one row")
+        self._make_oracle = oracle
+        self._tensors = tensors
+        self._everything: Oracle | None = None
+
+    @property
+    def num_samples(self) -> int:
+        return int(self._tensors[0].shape[0])
+
+    def sample(
+        self,
+        size: int | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        replacement: bool = False,
+        hessian: bool = False,
+        ledger: Ledger | None = None,
+    ) -> SampledFunction:
+        """F_S for a uniform choice S of rows; everything, and the data as they are, when `size` is None."""
+        if size is None:
+            if self._everything is None:
+                self._everything = _same_dtype(self._make_oracle(*self._tensors), self._tensors)
+            return freeze(self._everything, self.num_samples, hessian, ledger)
+        index = draw_indices(self.num_samples, size, generator, replacement)
+        rows = tuple(take_rows(t, index) for t in self._tensors)
+        return freeze(_same_dtype(self._make_oracle(*rows), rows), size, hessian, ledger)
+
+
+class _same_dtype:  # noqa: N801  (reads as a verb where it is used)
+    """An oracle that first checks that x and the floating-point data agree in dtype and device."""
+
+    def __init__(self, oracle: Oracle, rows: tuple[Tensor, ...]) -> None:
+        self._oracle = oracle
+        self._expected = [(i, t.dtype, t.device) for i, t in enumerate(rows) if t.is_floating_point()]
+
+    def _check(self, x: Tensor) -> None:
+        for i, dtype, device in self._expected:
+            if x.dtype != dtype or x.device != device:
+                raise TypeError(
+                    f"x is {x.dtype} on {x.device}, but data tensor {i} is {dtype} on {device}; "
+                    "convert one of them with .to(...)"
+                )
+
+    def value(self, x: Tensor) -> Tensor:
+        self._check(x)
+        return self._oracle.value(x)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self._check(x)
+        return self._oracle.value_and_grad(x)
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        self._check(x)
+        return self._oracle.hvp(x, v)

@@ -1,0 +1,120 @@
+"""Functions and gradients written in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unsaddle.cost import Ledger
+from unsaddle.objective import SampledFunction, freeze
+from unsaddle.objectives import derivatives
+
+Array = NDArray[np.float64]
+
+
+def numpy_function(fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None = None) -> NumpyFunction:
+    """An objective from NumPy code, with SciPy's conventions for `jac`.
+
+    Args:
+        fun: `fun(x) -> float`, or `(float, gradient)` with `jac=True`. It is given a copy of x that it may keep.
+        jac: `jac(x) -> gradient`; True if `fun` returns both; None to have it estimated by central differences, which
+            costs 2d values a gradient (all of them counted) and leaves an error near 1e-10 instead of 1e-16.
+
+    >>> f = numpy_function(lambda x: x[0] ** 2 - x[1] ** 2, jac=lambda x: np.array([2 * x[0], -2 * x[1]]))
+    >>> f.sample().grad(torch.tensor([1.0, 1.0], dtype=torch.float64)).tolist()
+    [2.0, -2.0]
+    """
+    derivatives.check_callable(fun, "fun")
+    if not (jac is None or isinstance(jac, bool) or callable(jac)):
+        raise TypeError(f"jac must be a callable, True, or None, got {type(jac).__name__}")
+    return NumpyFunction(fun, None if jac is False else jac)
+
+
+class NumpyFunction:
+    """What `numpy_function` returns: a deterministic objective on float64 vectors."""
+
+    num_samples = 1
+
+    def __init__(self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None) -> None:
+        self._fun = fun
+        self._jac = jac
+
+    def sample(
+        self,
+        size: int | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        replacement: bool = False,
+        hessian: bool = False,
+        ledger: Ledger | None = None,
+    ) -> SampledFunction:
+        """The function itself: there is nothing to draw."""
+        if size not in (None, 1):
+            raise ValueError(f"a NumPy function has nothing to sample, so size must be None or 1, got {size}")
+        ledger = Ledger() if ledger is None else ledger
+        return freeze(_NumpyOracle(self._fun, self._jac, ledger), 1, hessian, ledger)
+
+
+class _NumpyOracle:
+    def __init__(self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None, ledger: Ledger) -> None:
+        self._fun, self._jac, self._ledger = fun, jac, ledger
+
+    def value(self, x: Tensor) -> Tensor:
+        return self._value(_array(x))
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        point = _array(x)
+        if self._jac is True:
+            value, grad = self._both(point)
+        else:
+            value = self._value(point)
+            grad = self._central_differences(point) if self._jac is None else self._jac(_array(x))  # type: ignore[operator]
+        return value, _gradient(grad, x)
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        raise ValueError("a NumPy function has no Hessian products; use a method that needs gradients only, such as neon+")
+
+    def _both(self, point: Array) -> tuple[Tensor, Any]:
+        result = self._fun(point)
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise TypeError(f"with jac=True, fun must return (value, gradient), got {type(result).__name__}")
+        return _number(result[0]), result[1]
+
+    def _value(self, point: Array) -> Tensor:
+        return self._both(point)[0] if self._jac is True else _number(self._fun(point))
+
+    def _central_differences(self, point: Array) -> Array:
+        steps = np.cbrt(np.finfo(np.float64).eps) * np.maximum(1.0, np.abs(point))
+        grad = np.empty_like(point)
+        for i, h in enumerate(steps):
+            above, below = point.copy(), point.copy()
+            above[i] += h
+            below[i] -= h
+            grad[i] = float(self._value(above) - self._value(below)) / (above[i] - below[i])
+        self._ledger.add_values(1, 2 * point.size)
+        return grad
+
+
+def _array(x: Tensor) -> Array:
+    if x.dtype != torch.float64:
+        raise TypeError(f"a NumPy function works in float64, got x in {x.dtype}; use x.double()")
+    return x.cpu().numpy().copy()
+
+
+def _number(value: Any) -> Tensor:
+    array = np.asarray(value, dtype=np.float64)
+    if array.size != 1:
+        raise ValueError(f"fun must return a scalar, got an array of shape {array.shape}")
+    return torch.tensor(float(array.reshape(())), dtype=torch.float64)
+
+
+def _gradient(grad: Any, x: Tensor) -> Tensor:
+    array = np.array(grad, dtype=np.float64)
+    if array.shape != tuple(x.shape):
+        raise ValueError(f"the gradient must have the shape of x, {tuple(x.shape)}, got {array.shape}")
+    return torch.from_numpy(array).to(x.device)

@@ -1,0 +1,67 @@
+"""Drawing rows: which ones, with or without replacement, and gathering them once."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks
+
+
+def draw_indices(n: int, size: int, generator: torch.Generator | None, replacement: bool) -> Tensor:
+    """`size` indices below `n`, distinct unless `replacement`."""
+    size = checks.count(size, "size")
+    if not replacement and size > n:
+        raise ValueError(
+            f"size must be at most n={n} when samples are distinct, got {size}; "
+            "leave it out to take everything, or pass replacement=True"
+        )
+    if generator is None:
+        raise ValueError("drawing samples needs a generator, got None; pass torch.Generator().manual_seed(...)")
+    if replacement:
+        return _uniform(n, size, generator)
+    if size > n // 8:
+        return torch.randperm(n, generator=generator, device=generator.device)[:size]
+    # Few out of many: independent draws with repeats dropped are a uniform choice without replacement, and cost
+    # O(size) instead of the O(n) of a permutation.
+    chosen = torch.empty(0, dtype=torch.long, device=generator.device)
+    while chosen.numel() < size:
+        drawn = torch.cat([chosen, _uniform(n, size + size // 8 + 4, generator)])
+        chosen = drawn[_first_occurrences(drawn)]
+    return chosen[:size]
+
+
+def take_rows(tensor: Tensor, index: Tensor) -> Tensor:
+    """The rows of a dense or CSR tensor, copied into one block."""
+    index = index.to(tensor.device)
+    return _take_csr_rows(tensor, index) if tensor.layout is torch.sparse_csr else tensor.index_select(0, index)
+
+
+def _uniform(n: int, size: int, generator: torch.Generator) -> Tensor:
+    return torch.randint(n, (size,), generator=generator, device=generator.device)
+
+
+def _first_occurrences(values: Tensor) -> Tensor:
+    _, inverse = torch.unique(values, return_inverse=True)
+    order = torch.arange(values.numel(), device=values.device)
+    first = torch.full((int(inverse.max()) + 1,), values.numel(), device=values.device)
+    return first.scatter_reduce(0, inverse, order, reduce="amin").sort().values
+
+
+def _take_csr_rows(matrix: Tensor, index: Tensor) -> Tensor:
+    starts = matrix.crow_indices()[:-1][index]
+    lengths = matrix.crow_indices()[1:][index] - starts
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    entries = torch.arange(int(offsets[-1]), device=index.device) + (starts - offsets[:-1]).repeat_interleave(lengths)
+    return csr_tensor(
+        offsets, matrix.col_indices()[entries], matrix.values()[entries], (index.numel(), matrix.shape[1])
+    )
+
+
+def csr_tensor(crow: Tensor, col: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
+    """A CSR tensor, without torch's notice that the layout is in beta."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
+        return torch.sparse_csr_tensor(crow, col, values, size=size)

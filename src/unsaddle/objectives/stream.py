@@ -1,0 +1,70 @@
+"""Samples that never run out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks
+from unsaddle.cost import Ledger
+from unsaddle.objective import SampledFunction, freeze
+from unsaddle.objectives import derivatives
+
+
+class Stream:
+    """F(x) = E f(x; ξ), eq. (1) of the paper: a loss that averages over rows, and a way to draw fresh rows.
+
+    Args:
+        loss: `loss(x, *rows) -> scalar`, the mean over the rows it is given; with `gradient=True`,
+            `loss(x, *rows) -> (value, gradient)`.
+        draw: `draw(size, generator) -> tuple of tensors` with `size` independent rows each.
+        gradient: whether `loss` returns its own gradient.
+        hvp: `hvp(x, v, *rows)`, if Hessian products are known by hand.
+
+    >>> noise = Stream(lambda x, z: ((x - z) ** 2).mean(), lambda m, g: (torch.randn(m, 1, generator=g),))
+    >>> noise.sample(10, torch.Generator().manual_seed(0)).size
+    10
+    """
+
+    num_samples = None
+
+    def __init__(
+        self,
+        loss: Callable[..., Any],
+        draw: Callable[[int, torch.Generator], tuple[Tensor, ...]],
+        *,
+        gradient: bool = False,
+        hvp: Callable[..., Tensor] | None = None,
+    ) -> None:
+        derivatives.check_callable(loss, "loss")
+        derivatives.check_callable(draw, "draw")
+        self._loss, self._draw, self._gradient, self._hvp = loss, draw, gradient, hvp
+
+    def sample(
+        self,
+        size: int | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        replacement: bool = False,
+        hessian: bool = False,
+        ledger: Ledger | None = None,
+    ) -> SampledFunction:
+        """F_S for `size` fresh rows. They are independent, so `replacement` makes no difference."""
+        if size is None:
+            raise ValueError("a Stream has no end, so 'everything' does not exist; say how many samples to draw")
+        size = checks.count(size, "size")
+        if generator is None:
+            raise ValueError("drawing samples needs a generator, got None; pass torch.Generator().manual_seed(...)")
+        rows = self._draw(size, generator)
+        if not isinstance(rows, tuple) or not all(isinstance(r, Tensor) for r in rows):
+            raise TypeError(f"draw(size, generator) must return a tuple of tensors, got {type(rows).__name__}")
+        for i, row in enumerate(rows):
+            if row.ndim == 0 or row.shape[0] != size:
+                raise ValueError(f"draw({size}, generator) must return {size} rows; tensor {i} has shape {tuple(row.shape)}")
+        loss, hvp = self._loss, self._hvp
+        product = None if hvp is None else lambda x, v: hvp(x, v, *rows)
+        oracle = derivatives.oracle(lambda x: loss(x, *rows), self._gradient, product)
+        return freeze(oracle, size, hessian, ledger)

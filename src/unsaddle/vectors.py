@@ -1,0 +1,71 @@
+"""The vector space: inner products, norms, noise, and sweeps in blocks.
+
+Algorithms see flat 1-D tensors and touch them through torch's own element-wise operations and through this file. Every
+inner product is taken here, several at once, so that a step needs one transfer to the host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+BLOCK_BYTES = 4 << 20
+"""Bytes of one vector that a sweep works on at a time.
+
+A step of an extractor passes several times over the same vectors. Block by block, the second pass finds its operands in
+the cache; `python -m benchmarks.step_cost --blocks` shows what that is worth.
+"""
+
+
+def dots(*pairs: tuple[Tensor, Tensor]) -> list[float]:
+    """Inner products of all the pairs, brought to the host together.
+
+    >>> u = torch.tensor([1.0, 2.0])
+    >>> dots((u, u), (u, torch.ones(2)))
+    [5.0, 3.0]
+    """
+    return torch.stack([torch.dot(a, b) for a, b in pairs]).tolist()
+
+
+def norm(u: Tensor) -> float:
+    """Euclidean norm."""
+    return math.sqrt(dots((u, u))[0])
+
+
+def blocks(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Aligned views of the vectors, each small enough for several passes over it to stay in the cache."""
+    size = BLOCK_BYTES // vectors[0].element_size()
+    if vectors[0].numel() <= size:
+        return iter([vectors])
+    return zip(*(v.split(size) for v in vectors), strict=True)
+
+
+def total(products: Sequence[Sequence[Tensor]]) -> list[float]:
+    """Sum over blocks of the inner products that each block contributed, brought to the host together.
+
+    Blocks are added in float64, so that float32 vectors of 1e8 entries keep their digits.
+    """
+    return torch.stack([torch.stack(tuple(p)) for p in products]).double().sum(dim=0).tolist()
+
+
+def random_direction(like: Tensor, generator: torch.Generator) -> Tensor:
+    """A vector uniform on the unit sphere, in the shape, dtype and device of `like`."""
+    u = _normal(like, generator)
+    return u.div_(norm(u))
+
+
+def random_in_ball(like: Tensor, radius: float, generator: torch.Generator) -> Tensor:
+    """A vector uniform in the ball of the given radius: u = r·U^{1/d}·g/‖g‖, which the paper's proofs integrate over."""
+    uniform = float(torch.rand((), generator=generator, dtype=torch.float64, device=generator.device))
+    u = _normal(like, generator)
+    return u.mul_(radius * uniform ** (1.0 / like.numel()) / norm(u))
+
+
+def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    while True:
+        u = torch.randn(like.numel(), generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
+        if norm(u) > 0.0:  # In one dimension a normal number can round to zero.
+            return u
