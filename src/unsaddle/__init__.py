@@ -1,6 +1,18 @@
 """Is it a minimum or a saddle, and which way is down? Answered with gradients only."""
 
+from unsaddle.cost import Cost
+from unsaddle.curvature import Curvature, Measurement, Status, negative_curvature
 from unsaddle.objectives import FiniteSum, Function, Stream, numpy_function
 
-__all__ = ["FiniteSum", "Function", "Stream", "numpy_function"]
+__all__ = [
+    "Cost",
+    "Curvature",
+    "FiniteSum",
+    "Function",
+    "Measurement",
+    "Status",
+    "Stream",
+    "negative_curvature",
+    "numpy_function",
+]
 __version__ = "0.1.0"

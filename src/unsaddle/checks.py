@@ -13,15 +13,19 @@ FLOATS = (torch.float32, torch.float64)
 
 
 def point(x: Any, name: str = "x") -> Tensor:
-    """`x` as a contiguous 1-D float tensor that shares nothing with autograd. The caller's tensor is never written to."""
+    """`x` as a contiguous 1-D float tensor outside autograd. The caller's tensor is never written to."""
     if isinstance(x, np.ndarray):
-        x = torch.from_numpy(np.ascontiguousarray(x))
+        x = torch.from_numpy(np.array(x, order="C"))  # A copy: torch has no read-only tensors and no negative strides.
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a 1-D float tensor or array, got {type(x).__name__}; use torch.as_tensor({name})")
+        raise TypeError(
+            f"{name} must be a 1-D float tensor or array, got {type(x).__name__}; use torch.as_tensor({name})"
+        )
     if x.dtype not in FLOATS:
         raise TypeError(f"{name} must be float32 or float64, got {_short(x.dtype)}; convert it, e.g. {name}.double()")
     if x.layout is not torch.strided:
         raise TypeError(f"{name} must be a dense tensor, got layout {x.layout}; use {name}.to_dense()")
+    if x.is_meta:
+        raise ValueError(f"{name} must hold numbers, got a tensor on the meta device; make it on a real one")
     if x.ndim != 1:
         raise ValueError(f"{name} must have one dimension, got shape {tuple(x.shape)}; use {name}.flatten()")
     if x.numel() == 0:
@@ -30,22 +34,24 @@ def point(x: Any, name: str = "x") -> Tensor:
 
 
 def vector_like(v: Any, x: Tensor, name: str) -> Tensor:
-    """`v` if it lives in the space of `x`."""
+    """`v`, detached, if it lives in the space of `x`."""
     if not isinstance(v, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(v).__name__}")
     if v.shape != x.shape:
         raise ValueError(f"{name} must have the shape of x, {tuple(x.shape)}, got {tuple(v.shape)}")
     if v.dtype != x.dtype:
         raise TypeError(f"{name} must have the dtype of x, {_short(x.dtype)}, got {_short(v.dtype)}")
+    if v.layout is not torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got layout {v.layout}; use .to_dense()")
     if v.device != x.device:
         raise ValueError(f"{name} must be on the device of x, {x.device}, got {v.device}")
-    return v
+    return v.detach()
 
 
 def scalar(value: Any, name: str) -> Tensor:
     """`value` as a 0-dimensional tensor; a single number in any shape will do."""
     if not isinstance(value, Tensor):
-        if isinstance(value, (int, float, np.number)):
+        if isinstance(value, (int, float, np.integer, np.floating)):
             return torch.tensor(float(value), dtype=torch.float64)
         raise TypeError(f"{name} must return a scalar tensor, got {type(value).__name__}")
     if value.numel() != 1:
@@ -95,8 +101,17 @@ def choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
+def generator(value: Any) -> torch.Generator:
+    """`value` if it is a torch generator."""
+    if not isinstance(value, torch.Generator):
+        raise (ValueError if value is None else TypeError)(
+            f"drawing samples needs a generator, got {value!r}; pass torch.Generator().manual_seed(...)"
+        )
+    return value
+
+
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} must be a number, got {value!r}")
     return float(value)
 

@@ -10,8 +10,8 @@ Three roles, one each:
 - a `SampledFunction` wraps an oracle, checks what goes in and out, and writes every call in a ledger;
 - an `Objective` knows how to draw samples.
 
-A gradient-only method is handed a `SampledFunction`, which has no `hvp`; `SecondOrderFunction` adds it, and is made only
-where it was asked for.
+A gradient-only method is handed a `SampledFunction`, which has no `hvp`; `SecondOrderFunction` adds it, and is made
+only where it was asked for.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class SampledFunction:
         value = checks.scalar(value, "the objective")
         grad = checks.vector_like(grad, x, "the gradient")
         self.ledger.add_gradient(self.size)
+        if grad.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
+            grad = grad.clone()  # ∇(½‖x‖²) may come back as x itself, which the caller is free to change.
         return value, grad
 
     def grad(self, x: Tensor) -> Tensor:

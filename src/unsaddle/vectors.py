@@ -27,7 +27,8 @@ def dots(*pairs: tuple[Tensor, Tensor]) -> list[float]:
     >>> dots((u, u), (u, torch.ones(2)))
     [5.0, 3.0]
     """
-    return torch.stack([torch.dot(a, b) for a, b in pairs]).tolist()
+    parts = blocks(*(v for pair in pairs for v in pair))
+    return total([[torch.dot(a, b) for a, b in zip(part[::2], part[1::2], strict=True)] for part in parts])
 
 
 def norm(u: Tensor) -> float:
@@ -40,15 +41,17 @@ def blocks(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     size = BLOCK_BYTES // vectors[0].element_size()
     if vectors[0].numel() <= size:
         return iter([vectors])
-    return zip(*(v.split(size) for v in vectors), strict=True)
+    return zip(*(torch.split(v, size) for v in vectors), strict=True)
 
 
 def total(products: Sequence[Sequence[Tensor]]) -> list[float]:
     """Sum over blocks of the inner products that each block contributed, brought to the host together.
 
-    Blocks are added in float64, so that float32 vectors of 1e8 entries keep their digits.
+    Blocks are added on the host, in float64, so that float32 vectors of 1e8 entries keep their digits.
     """
-    return torch.stack([torch.stack(tuple(p)) for p in products]).double().sum(dim=0).tolist()
+    flat = torch.stack([product for block in products for product in block]).tolist()
+    width = len(products[0])
+    return [sum(flat[i::width]) for i in range(width)]
 
 
 def random_direction(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -58,7 +61,7 @@ def random_direction(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def random_in_ball(like: Tensor, radius: float, generator: torch.Generator) -> Tensor:
-    """A vector uniform in the ball of the given radius: u = r·U^{1/d}·g/‖g‖, which the paper's proofs integrate over."""
+    """A vector uniform in the ball of the given radius, as the paper's proofs need it: u = r·U^{1/d}·g/‖g‖."""
     uniform = float(torch.rand((), generator=generator, dtype=torch.float64, device=generator.device))
     u = _normal(like, generator)
     return u.mul_(radius * uniform ** (1.0 / like.numel()) / norm(u))

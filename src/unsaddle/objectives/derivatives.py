@@ -25,33 +25,37 @@ class Autograd:
             return checks.scalar(self._fun(x), "the objective").detach()
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            leaf = x.detach().requires_grad_()
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = _leaf(x)
             value = checks.scalar(self._fun(leaf), "the objective")
-        if not value.requires_grad:
+        grad = torch.autograd.grad(value, leaf, allow_unused=True)[0] if value.requires_grad else None
+        if grad is None:
             warnings.warn(
                 "the objective does not depend on x through autograd, so its gradient is taken to be zero; "
                 "if it should, look for detach(), item() or NumPy inside it",
                 RuntimeWarning,
                 stacklevel=3,
             )
-            return value, torch.zeros_like(x)
-        (grad,) = torch.autograd.grad(value, leaf)
+            return value.detach(), torch.zeros_like(x)
         return value.detach(), grad
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         if self._hvp is not None:
             return self._hvp(x, v)
-        with torch.enable_grad():
-            leaf = x.detach().requires_grad_()
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = _leaf(x)
             value = checks.scalar(self._fun(leaf), "the objective")
             if not value.requires_grad:
                 return torch.zeros_like(x)
-            (grad,) = torch.autograd.grad(value, leaf, create_graph=True)
+            (grad,) = torch.autograd.grad(value, leaf, create_graph=True, materialize_grads=True)
             if not grad.requires_grad:  # The function is affine in x.
                 return torch.zeros_like(x)
             (product,) = torch.autograd.grad(grad, leaf, grad_outputs=v, materialize_grads=True)
         return product
+
+
+def _leaf(x: Tensor) -> Tensor:
+    return (x.clone() if x.is_inference() else x.detach()).requires_grad_()
 
 
 class ByHand:
@@ -86,13 +90,40 @@ class ByHand:
         return self._hvp(x, v)
 
 
-def oracle(
-    fun: Callable[[Tensor], Any], gradient: bool, hvp: Callable[[Tensor, Tensor], Tensor] | None
-) -> Oracle:
+class SameDtype:
+    """An oracle that first checks that x and the floating-point data agree in dtype and device."""
+
+    def __init__(self, oracle: Oracle, rows: tuple[Tensor, ...]) -> None:
+        self._oracle = oracle
+        self._expected = [(i, t.dtype, t.device) for i, t in enumerate(rows) if t.is_floating_point()]
+
+    def _check(self, x: Tensor) -> None:
+        for i, dtype, device in self._expected:
+            if x.dtype != dtype or x.device != device:
+                raise TypeError(
+                    f"x is {x.dtype} on {x.device}, but data tensor {i} is {dtype} on {device}; "
+                    "convert one of them with .to(...)"
+                )
+
+    def value(self, x: Tensor) -> Tensor:
+        self._check(x)
+        return self._oracle.value(x)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self._check(x)
+        return self._oracle.value_and_grad(x)
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        self._check(x)
+        return self._oracle.hvp(x, v)
+
+
+def oracle(fun: Callable[[Tensor], Any], gradient: bool, hvp: Callable[[Tensor, Tensor], Tensor] | None) -> Oracle:
     """The oracle for `fun`: by hand if it returns its own gradient, else by autograd."""
     return ByHand(fun, hvp) if gradient else Autograd(fun, hvp)
 
 
 def check_callable(fun: Any, name: str) -> None:
+    """A clear error for what cannot be called."""
     if not callable(fun):
         raise TypeError(f"{name} must be callable, got {type(fun).__name__}")

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unsaddle import checks
 from unsaddle.cost import Ledger
 from unsaddle.objective import Oracle, SampledFunction, freeze
 from unsaddle.objectives import derivatives
 from unsaddle.objectives.sampling import draw_indices, take_rows
+
+LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)
+"""Layouts whose rows can be gathered; CSR is the quick one of the sparse."""
 
 
 class FiniteSum:
@@ -66,6 +68,11 @@ class FiniteSum:
                 raise TypeError(f"data tensor {i} must be a torch.Tensor, got {type(tensor).__name__}")
             if tensor.ndim == 0:
                 raise ValueError(f"data tensor {i} must have rows, got a scalar")
+            if tensor.layout not in LAYOUTS or (tensor.layout is torch.sparse_csr and tensor.ndim != 2):
+                raise TypeError(
+                    f"data tensor {i} must be dense or a sparse CSR matrix, got layout {tensor.layout} with "
+                    f"{tensor.ndim} dimensions; use .to_sparse_csr() or .to_dense()"
+                )
         if not tensors:
             raise ValueError("a FiniteSum needs at least one data tensor; use Function for a function without data")
         sizes = sorted({t.shape[0] for t in tensors})
@@ -93,36 +100,8 @@ class FiniteSum:
         """F_S for a uniform choice S of rows; everything, and the data as they are, when `size` is None."""
         if size is None:
             if self._everything is None:
-                self._everything = _same_dtype(self._make_oracle(*self._tensors), self._tensors)
+                self._everything = derivatives.SameDtype(self._make_oracle(*self._tensors), self._tensors)
             return freeze(self._everything, self.num_samples, hessian, ledger)
         index = draw_indices(self.num_samples, size, generator, replacement)
         rows = tuple(take_rows(t, index) for t in self._tensors)
-        return freeze(_same_dtype(self._make_oracle(*rows), rows), size, hessian, ledger)
-
-
-class _same_dtype:  # noqa: N801  (reads as a verb where it is used)
-    """An oracle that first checks that x and the floating-point data agree in dtype and device."""
-
-    def __init__(self, oracle: Oracle, rows: tuple[Tensor, ...]) -> None:
-        self._oracle = oracle
-        self._expected = [(i, t.dtype, t.device) for i, t in enumerate(rows) if t.is_floating_point()]
-
-    def _check(self, x: Tensor) -> None:
-        for i, dtype, device in self._expected:
-            if x.dtype != dtype or x.device != device:
-                raise TypeError(
-                    f"x is {x.dtype} on {x.device}, but data tensor {i} is {dtype} on {device}; "
-                    "convert one of them with .to(...)"
-                )
-
-    def value(self, x: Tensor) -> Tensor:
-        self._check(x)
-        return self._oracle.value(x)
-
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        self._check(x)
-        return self._oracle.value_and_grad(x)
-
-    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        self._check(x)
-        return self._oracle.hvp(x, v)
+        return freeze(derivatives.SameDtype(self._make_oracle(*rows), rows), index.numel(), hessian, ledger)

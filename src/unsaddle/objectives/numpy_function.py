@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unsaddle import checks
 from unsaddle.cost import Ledger
 from unsaddle.objective import SampledFunction, freeze
 from unsaddle.objectives import derivatives
@@ -21,7 +22,7 @@ def numpy_function(fun: Callable[[Array], Any], jac: Callable[[Array], Array] | 
     """An objective from NumPy code, with SciPy's conventions for `jac`.
 
     Args:
-        fun: `fun(x) -> float`, or `(float, gradient)` with `jac=True`. It is given a copy of x that it may keep.
+        fun: `fun(x) -> float`, or `(float, gradient)` with `jac=True`. It is given its own copy of x.
         jac: `jac(x) -> gradient`; True if `fun` returns both; None to have it estimated by central differences, which
             costs 2d values a gradient (all of them counted) and leaves an error near 1e-10 instead of 1e-16.
 
@@ -54,14 +55,16 @@ class NumpyFunction:
         ledger: Ledger | None = None,
     ) -> SampledFunction:
         """The function itself: there is nothing to draw."""
-        if size not in (None, 1):
+        if size is not None and checks.count(size, "size") > 1:
             raise ValueError(f"a NumPy function has nothing to sample, so size must be None or 1, got {size}")
         ledger = Ledger() if ledger is None else ledger
         return freeze(_NumpyOracle(self._fun, self._jac, ledger), 1, hessian, ledger)
 
 
 class _NumpyOracle:
-    def __init__(self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None, ledger: Ledger) -> None:
+    def __init__(
+        self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None, ledger: Ledger
+    ) -> None:
         self._fun, self._jac, self._ledger = fun, jac, ledger
 
     def value(self, x: Tensor) -> Tensor:
@@ -73,11 +76,14 @@ class _NumpyOracle:
             value, grad = self._both(point)
         else:
             value = self._value(point)
-            grad = self._central_differences(point) if self._jac is None else self._jac(_array(x))  # type: ignore[operator]
+            point = _array(x)  # Again: fun may have written into the first copy.
+            grad = self._central_differences(point) if self._jac is None else self._jac(point)  # type: ignore[operator]
         return value, _gradient(grad, x)
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        raise ValueError("a NumPy function has no Hessian products; use a method that needs gradients only, such as neon+")
+        raise ValueError(
+            "a NumPy function has no Hessian products; use a method that needs gradients only, such as neon+"
+        )
 
     def _both(self, point: Array) -> tuple[Tensor, Any]:
         result = self._fun(point)
@@ -95,7 +101,8 @@ class _NumpyOracle:
             above, below = point.copy(), point.copy()
             above[i] += h
             below[i] -= h
-            grad[i] = float(self._value(above) - self._value(below)) / (above[i] - below[i])
+            distance = above[i] - below[i]
+            grad[i] = float(self._value(above) - self._value(below)) / distance
         self._ledger.add_values(1, 2 * point.size)
         return grad
 
@@ -107,6 +114,9 @@ def _array(x: Tensor) -> Array:
 
 
 def _number(value: Any) -> Tensor:
+    if value is None or isinstance(value, (tuple, str)):
+        hint = "; pass jac=True if it returns (value, gradient)" if isinstance(value, tuple) else ""
+        raise TypeError(f"fun must return a number, got {type(value).__name__}{hint}")
     array = np.asarray(value, dtype=np.float64)
     if array.size != 1:
         raise ValueError(f"fun must return a scalar, got an array of shape {array.shape}")

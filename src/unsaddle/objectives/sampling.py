@@ -18,8 +18,7 @@ def draw_indices(n: int, size: int, generator: torch.Generator | None, replaceme
             f"size must be at most n={n} when samples are distinct, got {size}; "
             "leave it out to take everything, or pass replacement=True"
         )
-    if generator is None:
-        raise ValueError("drawing samples needs a generator, got None; pass torch.Generator().manual_seed(...)")
+    generator = checks.generator(generator)
     if replacement:
         return _uniform(n, size, generator)
     if size > n // 8:
@@ -53,7 +52,7 @@ def _first_occurrences(values: Tensor) -> Tensor:
 def _take_csr_rows(matrix: Tensor, index: Tensor) -> Tensor:
     starts = matrix.crow_indices()[:-1][index]
     lengths = matrix.crow_indices()[1:][index] - starts
-    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0, dtype=lengths.dtype)])
     entries = torch.arange(int(offsets[-1]), device=index.device) + (starts - offsets[:-1]).repeat_interleave(lengths)
     return csr_tensor(
         offsets, matrix.col_indices()[entries], matrix.values()[entries], (index.numel(), matrix.shape[1])
@@ -61,7 +60,7 @@ def _take_csr_rows(matrix: Tensor, index: Tensor) -> Tensor:
 
 
 def csr_tensor(crow: Tensor, col: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    """A CSR tensor, without torch's notice that the layout is in beta."""
+    """A CSR tensor of indices known to be right, without torch's notice that the layout is in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
-        return torch.sparse_csr_tensor(crow, col, values, size=size)
+        return torch.sparse_csr_tensor(crow, col, values, size=size, check_invariants=False)

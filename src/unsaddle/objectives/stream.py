@@ -56,15 +56,15 @@ class Stream:
         if size is None:
             raise ValueError("a Stream has no end, so 'everything' does not exist; say how many samples to draw")
         size = checks.count(size, "size")
-        if generator is None:
-            raise ValueError("drawing samples needs a generator, got None; pass torch.Generator().manual_seed(...)")
-        rows = self._draw(size, generator)
+        rows = self._draw(size, checks.generator(generator))
         if not isinstance(rows, tuple) or not all(isinstance(r, Tensor) for r in rows):
             raise TypeError(f"draw(size, generator) must return a tuple of tensors, got {type(rows).__name__}")
         for i, row in enumerate(rows):
             if row.ndim == 0 or row.shape[0] != size:
-                raise ValueError(f"draw({size}, generator) must return {size} rows; tensor {i} has shape {tuple(row.shape)}")
+                raise ValueError(
+                    f"draw({size}, generator) must return {size} rows; tensor {i} has shape {tuple(row.shape)}"
+                )
         loss, hvp = self._loss, self._hvp
         product = None if hvp is None else lambda x, v: hvp(x, v, *rows)
         oracle = derivatives.oracle(lambda x: loss(x, *rows), self._gradient, product)
-        return freeze(oracle, size, hessian, ledger)
+        return freeze(derivatives.SameDtype(oracle, rows), size, hessian, ledger)

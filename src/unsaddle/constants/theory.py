@@ -1,0 +1,220 @@
+"""Every constant of the paper's theorems on extracting negative curvature, errata applied, each a function of its own.
+
+Letters: L1 = `smoothness` (of the gradient), L2 = `hessian_lipschitz`, γ = `gamma` (the curvature sought), δ = `delta`
+(the probability of failure), d = `dimension`, η = `step_size`. E1 … E32 are the errata of docs/errata.md.
+
+They are here to be checked against the paper. At d = 1e4, L1 = L2 = 1, γ = 0.1 and δ = 0.01, NEON asks for about 1e13
+gradients at a step size of 3e-10: use `constants.practice` to find anything.
+
+>>> steps = neon_num_steps(step_size=neon_max_step(smoothness=1), gamma=0.1, dimension=10_000, smoothness=1, delta=0.01)
+>>> f"{steps:.1e}"
+'1.1e+13'
+"""
+
+from __future__ import annotations
+
+import math
+
+NEON_C_HAT = 18.0
+"""ĉ of Theorem 1: the smallest that the proof of Lemma 7 allows (E25)."""
+
+NEON_PLUS_C_HAT = 43.0
+"""ĉ of Theorem 2."""
+
+
+# --- Shared by Theorems 1 and 2 -------------------------------------------------------------------------------------
+
+
+def log_factor(*, dimension: int, smoothness: float, gamma: float, delta: float) -> float:
+    """ℓ = log(d·L1/(γδ)) = log(dκ/δ), κ = L1/γ."""
+    return math.log(dimension * smoothness / (gamma * delta))
+
+
+def decrease(
+    *, step_size: float, gamma: float, smoothness: float, hessian_lipschitz: float, log_factor: float
+) -> float:
+    """𝓕 = η·L1·γ³/(L2²·ℓ³), the decrease of f̂ that Theorems 1 and 2 wait for."""
+    return step_size * smoothness * gamma**3 / (hessian_lipschitz**2 * log_factor**3)
+
+
+def length_scale(
+    *, step_size: float, gamma: float, smoothness: float, hessian_lipschitz: float, log_factor: float
+) -> float:
+    """𝓟 = √(ηL1)·γ/(L2·ℓ), the length within which f̂ is nearly quadratic. (√(ηL1)·𝓕/L2)^{1/3} is the same number."""
+    return math.sqrt(step_size * smoothness) * gamma / (hessian_lipschitz * log_factor)
+
+
+def noise_radius(
+    *, step_size: float, gamma: float, smoothness: float, hessian_lipschitz: float, log_factor: float
+) -> float:
+    """r = √η·γ²·L1^{-1/2}·L2^{-1}·ℓ^{-2} = 𝓟γ/(L1·ℓ), the radius of the ball the noise is drawn from (E2)."""
+    return math.sqrt(step_size / smoothness) * gamma**2 / (hessian_lipschitz * log_factor**2)
+
+
+# --- Theorem 1: NEON ------------------------------------------------------------------------------------------------
+
+
+def neon_max_step(*, smoothness: float, c_hat: float = NEON_C_HAT) -> float:
+    """c_max/L1 with c_max = min(1/(4ĉ)⁴, (3/(32ĉ³))²).
+
+    The second bound is missing in the paper: (32/3)·ĉ³·√(ηL1) ≤ 1 makes L2·U³/6 ≤ 𝓕 (E20).
+    """
+    return min(1.0 / (4.0 * c_hat) ** 4, (3.0 / (32.0 * c_hat**3)) ** 2) / smoothness
+
+
+def neon_num_steps(
+    *,
+    step_size: float,
+    gamma: float,
+    dimension: int,
+    smoothness: float,
+    delta: float,
+    c_hat: float = NEON_C_HAT,
+) -> int:
+    """t = ĉ·ℓ/(ηγ), rounded up."""
+    ell = log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
+    return math.ceil(c_hat * ell / (step_size * gamma))
+
+
+def neon_trust_radius(*, length_scale: float, c_hat: float = NEON_C_HAT) -> float:
+    """U = 4ĉ(√(ηL1)·𝓕/L2)^{1/3} = 4ĉ𝓟."""
+    return 4.0 * c_hat * length_scale
+
+
+def neon_guarantee(*, gamma: float, log_factor: float, c_hat: float = NEON_C_HAT) -> float:
+    """γ/(8ĉ²ℓ): what NEON returns has curvature at most minus this (Theorem 1)."""
+    return gamma / (8.0 * c_hat**2 * log_factor)
+
+
+# --- Theorem 2: NEON⁺ -----------------------------------------------------------------------------------------------
+
+
+def neon_plus_max_step(*, smoothness: float, c_hat: float = NEON_PLUS_C_HAT) -> float:
+    """c_max/L1 with c_max = 1/(648²ĉ⁶); the paper's 624 comes from 162·2 = 312 (E23)."""
+    return 1.0 / (648.0**2 * c_hat**6 * smoothness)
+
+
+def neon_plus_num_steps(
+    *,
+    step_size: float,
+    gamma: float,
+    dimension: int,
+    smoothness: float,
+    delta: float,
+    c_hat: float = NEON_PLUS_C_HAT,
+) -> int:
+    """t = ĉ·√(ℓ/(ηγ)), rounded up: ĉ stands outside the root (E8)."""
+    ell = log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
+    return math.ceil(c_hat * math.sqrt(ell / (step_size * gamma)))
+
+
+def neon_plus_needed_steps(*, step_size: float, gamma: float, log_factor: float) -> float:
+    """What the proof of Lemma 9 needs: t·√(ηγ) > 1.5·(26.1 + 2.5ℓ).
+
+    The printed t·√(ηγ) = √(43ℓ) never reaches it; 43√ℓ does while ℓ ≤ 109, which is always in practice (E8).
+    """
+    return 1.5 * (26.1 + 2.5 * log_factor) / math.sqrt(step_size * gamma)
+
+
+def neon_plus_momentum(*, step_size: float, gamma: float) -> float:
+    """ζ = 1 − √(ηγ), for √(ηγ) ≤ 1/2 (E22)."""
+    root = math.sqrt(step_size * gamma)
+    if root > 0.5:
+        raise ValueError(f"NEON⁺ needs sqrt(step_size * gamma) <= 1/2, got {root:.3g}; take a smaller step_size")
+    return 1.0 - root
+
+
+def neon_plus_trust_radius(*, length_scale: float, c_hat: float = NEON_PLUS_C_HAT) -> float:
+    """U = 12ĉ(√(ηL1)·𝓕/L2)^{1/3} = 12ĉ𝓟."""
+    return 12.0 * c_hat * length_scale
+
+
+def neon_plus_momentum_threshold(*, momentum: float, step_size: float, decrease: float) -> float:
+    """ζ·√(6η𝓕): NCFind keeps the first y_j with ‖y_j − u_j‖ at least this (Algorithm 3)."""
+    return momentum * math.sqrt(6.0 * step_size * decrease)
+
+
+def neon_plus_guarantee(*, gamma: float, log_factor: float, c_hat: float = NEON_PLUS_C_HAT) -> float:
+    """γ/(72ĉ²ℓ): what NEON⁺ returns has curvature at most minus this (Theorem 2)."""
+    return gamma / (72.0 * c_hat**2 * log_factor)
+
+
+# --- Lemma 2: on samples --------------------------------------------------------------------------------------------
+
+
+def sampled_log_factor(*, dimension: int, smoothness: float, gamma: float, delta: float) -> float:
+    """ℓ′ = log(3d·L1/(2γδ))."""
+    return math.log(3.0 * dimension * smoothness / (2.0 * gamma * delta))
+
+
+def sampling_accuracy(*, log_factor: float, c_hat: float = NEON_PLUS_C_HAT) -> float:
+    """s = 1/((12ĉ)²ℓ′): the Hessian of F_S must be within sγ of F's. Lemma 2's constant c is the same number."""
+    return 1.0 / ((12.0 * c_hat) ** 2 * log_factor)
+
+
+def sample_size(
+    *, dimension: int, smoothness: float, gamma: float, delta: float, c_hat: float = NEON_PLUS_C_HAT
+) -> int:
+    """m = 16·L1²·log(6d/δ)/(s²γ²), rounded up (Lemma 2)."""
+    ell = sampled_log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
+    accuracy = sampling_accuracy(log_factor=ell, c_hat=c_hat)
+    return math.ceil(16.0 * smoothness**2 * math.log(6.0 * dimension / delta) / (accuracy * gamma) ** 2)
+
+
+def sampled_gamma(*, gamma: float, accuracy: float) -> float:
+    """(1 − s)γ: F_S is only promised curvature below minus this, so NEON is run on F_S with it (E19)."""
+    return (1.0 - accuracy) * gamma
+
+
+# --- Lemma 1: the step along negative curvature ---------------------------------------------------------------------
+
+
+def escape_length(*, fraction: float, gamma: float, hessian_lipschitz: float) -> float:
+    """cγ/L2, the length of the step along a direction of curvature at most −cγ, eqs. (8) and (9)."""
+    return fraction * gamma / hessian_lipschitz
+
+
+def escape_decrease(*, fraction: float, gamma: float, hessian_lipschitz: float) -> float:
+    """c³γ³/(3·L2²), by which that step lowers f (Lemma 1)."""
+    return (fraction * gamma) ** 3 / (3.0 * hessian_lipschitz**2)
+
+
+def measured_escape_length(*, curvature: float, hessian_lipschitz: float) -> float:
+    """2q/L2 for a measured curvature −q: the maximiser of ½qs² − L2s³/6."""
+    return -2.0 * curvature / hessian_lipschitz
+
+
+def measured_escape_decrease(*, curvature: float, hessian_lipschitz: float) -> float:
+    """2q³/(3·L2²): that maximum, twice what the step q/L2 of Lemma 1 is sure of."""
+    return 2.0 * (-curvature) ** 3 / (3.0 * hessian_lipschitz**2)
+
+
+# --- Concentration (Lemmas 3 and 4) ---------------------------------------------------------------------------------
+
+
+def gradient_sample_size(*, eps: float, sub_gaussian: float, delta: float) -> int:
+    """2G²(1 + 8·log(1/δ))/ε², rounded up: ‖∇F_S − ∇F‖ ≤ ε with probability 1 − δ (Lemma 3)."""
+    return math.ceil(2.0 * sub_gaussian**2 * (1.0 + 8.0 * math.log(1.0 / delta)) / eps**2)
+
+
+def hessian_sample_size(*, eps: float, smoothness: float, dimension: int, delta: float) -> int:
+    """16·L1²·log(2d/δ)/ε², rounded up: ‖∇²F_S − ∇²F‖₂ ≤ ε with probability 1 − δ (Lemma 4)."""
+    return math.ceil(16.0 * smoothness**2 * math.log(2.0 * dimension / delta) / eps**2)
+
+
+# --- The second-order methods it is compared with -------------------------------------------------------------------
+
+
+def power_num_steps(*, smoothness: float, gamma: float, dimension: int, delta: float) -> int:
+    """L1·log(d/δ²)/γ Hessian products, rounded up, for curvature −γ/2 at step size 1/L1 (after eq. (10))."""
+    return math.ceil(smoothness * math.log(dimension / delta**2) / gamma)
+
+
+def lanczos_num_steps(*, smoothness: float, accuracy: float, dimension: int, delta: float) -> int:
+    """min(d, 1 + ⌈½·ln(2.75d/δ²)·√(L1/ε)⌉) products for λ_min to accuracy ε (Kuczyński and Woźniakowski; E9)."""
+    return min(dimension, 1 + math.ceil(0.5 * math.log(2.75 * dimension / delta**2) * math.sqrt(smoothness / accuracy)))
+
+
+def oja_num_steps(*, smoothness: float, gamma: float, dimension: int, delta: float) -> int:
+    """(L1/γ)²·log²(d/p), rounded up: Θ of Allen-Zhu (Natasha 2), with constant 1."""
+    return math.ceil((smoothness / gamma) ** 2 * math.log(dimension / delta) ** 2)

@@ -1,0 +1,194 @@
+"""`negative_curvature`: from an objective and a point to a measured direction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks, vectors
+from unsaddle.constants import estimates, practice, theory
+from unsaddle.cost import Ledger
+from unsaddle.curvature import lanczos, measure, neon, neon_plus, oja, power
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.result import Candidate, Curvature, Measurement, Status
+from unsaddle.curvature.search import Search
+from unsaddle.objective import Objective
+
+EXTRACTORS: dict[str, Callable[[Search], Candidate]] = {
+    "neon": neon.extract,
+    "neon+": neon_plus.extract,
+    "power": power.extract,
+    "lanczos": lanczos.extract,
+    "oja": oja.extract,
+    "oja-first-order": oja.extract_first_order,
+}
+"""Every extractor by name. To add one, write a file with an `extract(search)` and a line here."""
+
+SECOND_ORDER = frozenset({"power", "lanczos", "oja"})
+"""Those that need Hessian products; the others are given a function that has none."""
+
+AUTO = "neon+"
+"""What `method="auto"` means: the extractor that needs the fewest gradients in O(1) memory."""
+
+RELATIVE_GAMMA = 1e-2
+"""γ by default, as a share of L1."""
+
+RETRIES = 8
+"""How often a measured L1 that proves too small is doubled."""
+
+
+def negative_curvature(
+    objective: Objective,
+    x: Tensor,
+    *,
+    gamma: float | None = None,
+    method: str = "auto",
+    samples: int | None = None,
+    delta: float = 0.05,
+    smoothness: float | None = None,
+    hessian_lipschitz: float | None = None,
+    max_gradients: int | None = None,
+    seed: int = 0,
+    keep_history: bool = False,
+    settings: str = "practical",
+) -> Curvature:
+    """Find a direction v with vᵀ∇²F(x)v ≤ −γ/2, if F has curvature below −γ at x.
+
+    Args:
+        objective: `Function`, `FiniteSum`, `Stream`, `numpy_function`, or anything with their `sample`.
+        x: where: a 1-D float32 or float64 tensor. It is not changed.
+        gamma: the curvature sought, γ > 0. By default a hundredth of L1.
+        method: an extractor: auto, neon, neon+, power, lanczos, oja, oja-first-order.
+        samples: |S|, drawn once; None for everything.
+        delta: the probability of missing a curvature below −γ because of an unlucky random start.
+        smoothness: L1, a bound on ‖∇²F‖ near x. Measured with a few gradients if left out.
+        hessian_lipschitz: L2, a Lipschitz constant of the Hessian near x, 0 for a quadratic. If left out, f is taken to
+            be nearly quadratic within a hundredth of ‖x‖, and the measurement at the end has to bear it out.
+        max_gradients: a bound on gradients plus Hessian products.
+        seed: of the samples and the random start; the same seed gives the same result.
+        keep_history: keep (gradients or products spent, quotient) for each step.
+        settings: "practical", or "theory" for the constants of Theorems 1 and 2 (and Lemma 2 on samples).
+
+    Returns:
+        The direction with its measured curvature, or the reason why there is none, and in both cases what it cost.
+
+    >>> from unsaddle import Function
+    >>> saddle = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
+    >>> result = negative_curvature(saddle, torch.zeros(2, dtype=torch.float64), gamma=1.5)
+    >>> result.status.name, result.curvature < -0.75
+    ('FOUND', True)
+    """
+    if not isinstance(objective, Objective):
+        raise TypeError(
+            f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
+            "wrap a callable as unsaddle.Function(fun)"
+        )
+    x = checks.point(x)
+    name = AUTO if checks.choice(method, "method", ("auto", *EXTRACTORS)) == "auto" else method
+    checks.choice(settings, "settings", ("practical", "theory"))
+    gamma = None if gamma is None else checks.positive(gamma, "gamma", "leave it out to take a hundredth of L1")
+    delta = checks.probability(delta, "delta")
+    smoothness = None if smoothness is None else checks.positive(smoothness, "smoothness", "leave it out to measure it")
+    if hessian_lipschitz is not None:
+        checks.not_negative(hessian_lipschitz, "hessian_lipschitz", "leave it out if it is not known")
+    if max_gradients is not None:
+        checks.count(max_gradients, "max_gradients")
+    generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+
+    ledger = Ledger()
+    f = objective.sample(samples, generator, hessian=name in SECOND_ORDER, ledger=ledger)
+    stochastic = objective.num_samples is None or f.size < objective.num_samples
+    f_hat = DisplacedFunction(f, x)
+
+    def result(status: Status, **fields: Any) -> Curvature:
+        known = {"direction": None, "curvature": math.nan, "gamma": gamma or math.nan, "lowest": math.inf} | fields
+        return Curvature(
+            status=status, cost=ledger.cost, delta=delta, method=name, smoothness=smoothness or math.nan, **known
+        )
+
+    if not f_hat.is_finite:
+        return result(Status.NOT_FINITE)
+    given = smoothness is not None
+    if smoothness is None:
+        smoothness = _measured_smoothness(f_hat, generator)
+        if not math.isfinite(smoothness):
+            return result(Status.NOT_FINITE)
+        if smoothness == 0.0:
+            return result(Status.FLAT)
+    gamma = RELATIVE_GAMMA * smoothness if gamma is None else gamma
+    search = Search(
+        objective=objective,
+        f=f,
+        f_hat=f_hat,
+        gamma=_gamma_on_samples(gamma, x.numel(), smoothness, delta) if settings == "theory" and stochastic else gamma,
+        delta=delta,
+        smoothness=max(smoothness, gamma),
+        hessian_lipschitz=hessian_lipschitz,
+        theory=settings == "theory",
+        max_gradients=max_gradients,
+        reserve=measure.SAME_SAMPLE_GRADIENTS + (2 * measure.FRESH_BATCHES if stochastic else 0),
+        keep_history=keep_history,
+        generator=generator,
+    )
+    if not search.precision_is_enough:
+        return result(Status.PRECISION_TOO_LOW)
+    candidate = EXTRACTORS[name](search)
+    for _ in range(0 if given else RETRIES):
+        if candidate.status is not Status.SMOOTHNESS_EXCEEDED:
+            break
+        smoothness = 2.0 * search.smoothness
+        search = replace(search, smoothness=smoothness)
+        candidate = EXTRACTORS[name](search)
+    evidence: dict[str, Any] = {"lowest": candidate.lowest, "history": candidate.history}
+    if candidate.vector is None:
+        return result(candidate.status, **evidence)
+
+    v = candidate.vector / vectors.norm(candidate.vector)
+    status, measurements = _confirm(search, v, stochastic)
+    return result(
+        status,
+        direction=v if status is Status.FOUND else None,
+        curvature=measurements[-1].curvature,
+        measurements=measurements,
+        **evidence,
+    )
+
+
+def _measured_smoothness(f_hat: DisplacedFunction, generator: torch.Generator) -> float:
+    """L1 from gradient differences at the cube root of the precision, where truncation and rounding balance."""
+    radius = torch.finfo(f_hat.x.dtype).eps ** (1.0 / 3.0) * max(1.0, f_hat.x_norm)
+    return estimates.smoothness(lambda v: f_hat.product(v, radius), f_hat.x, generator)
+
+
+def _gamma_on_samples(gamma: float, dimension: int, smoothness: float, delta: float) -> float:
+    """Lemma 2: what F_S is promised when F has −γ (E19)."""
+    ell = theory.sampled_log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
+    return theory.sampled_gamma(gamma=gamma, accuracy=theory.sampling_accuracy(log_factor=ell))
+
+
+def _confirm(search: Search, v: Tensor, stochastic: bool) -> tuple[Status, tuple[Measurement, ...]]:
+    """Measure the curvature along v again on the same F_S and, where there is more than that, on fresh samples."""
+    noise = practice.gradient_noise(
+        dtype=search.x.dtype,
+        grad_norm=search.f_hat.grad_norm,
+        smoothness=search.smoothness,
+        x_norm=search.f_hat.x_norm,
+    )
+    radius = search.measurement_radius
+    same = measure.on_same_sample(search.f, search.x, v, radius, noise)
+    if not math.isfinite(same.curvature):
+        return Status.NOT_FINITE, (same,)
+    if same.curvature + same.error >= 0.0:
+        return Status.NOT_CONFIRMED, (same,)
+    if not stochastic:
+        return Status.FOUND, (same,)
+    fresh = measure.on_fresh_samples(
+        search.objective, search.x, v, radius, search.f.size, search.generator, search.ledger
+    )
+    confirmed = fresh.curvature + fresh.error < 0.0
+    return Status.FOUND if confirmed else Status.SAMPLE_ONLY, (same, fresh)

@@ -1,0 +1,183 @@
+"""NEON (Algorithm 1): negative curvature originated from noise.
+
+Gradient descent on f̂, started from noise, is a power iteration with I − η∇²f(x) that needs no Hessian: directions of
+negative curvature grow, all others shrink.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.constants import practice, theory
+from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
+from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.search import Observer, Search
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeonSettings:
+    """Constants of NEON; `theory` and `practice` make them."""
+
+    step_size: float
+    """η."""
+    num_steps: int
+    """t."""
+    noise_radius: float
+    """r."""
+    trust_radius: float = math.inf
+    """U: iterates beyond it are not looked at."""
+    target: float
+    """A curvature of at most −target is wanted."""
+    hessian_lipschitz: float = 0.0
+    """L2, in the test of the practical setting."""
+    decrease: float | None = None
+    """𝓕: accept when f̂(u) ≤ −2𝓕, as Theorem 1 does; None: when one gradient proves curvature ≤ −target."""
+    resolution: float = 0.0
+    """Iterates shorter than this are not looked at: their quotient would be rounding."""
+
+
+def theory_settings(
+    *,
+    gamma: float,
+    delta: float,
+    dimension: int,
+    smoothness: float,
+    hessian_lipschitz: float,
+    step_size: float | None = None,
+) -> NeonSettings:
+    """Theorem 1, errata applied. `step_size` overrides c_max/L1, for experiments with the other constants."""
+    eta = theory.neon_max_step(smoothness=smoothness) if step_size is None else step_size
+    ell = theory.log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
+    scales = {
+        "step_size": eta,
+        "gamma": gamma,
+        "smoothness": smoothness,
+        "hessian_lipschitz": hessian_lipschitz,
+        "log_factor": ell,
+    }
+    return NeonSettings(
+        step_size=eta,
+        num_steps=theory.neon_num_steps(
+            step_size=eta, gamma=gamma, dimension=dimension, smoothness=smoothness, delta=delta
+        ),
+        noise_radius=theory.noise_radius(**scales),
+        trust_radius=theory.neon_trust_radius(length_scale=theory.length_scale(**scales)),
+        target=theory.neon_guarantee(gamma=gamma, log_factor=ell),
+        hessian_lipschitz=hessian_lipschitz,
+        decrease=theory.decrease(**scales),
+    )
+
+
+def practical_settings(search: Search) -> NeonSettings:
+    """Usable constants: see `constants.practice`."""
+    eta = practice.step_size(smoothness=search.smoothness)
+    return NeonSettings(
+        step_size=eta,
+        num_steps=practice.neon_num_steps(
+            step_size=eta, gamma=search.gamma, dimension=search.dimension, delta=search.delta
+        ),
+        noise_radius=search.noise_radius,
+        trust_radius=search.trust_radius,
+        target=search.gamma / 2.0,
+        hessian_lipschitz=search.hessian_lipschitz or 0.0,
+        resolution=search.smallest_radius,
+    )
+
+
+def neon(
+    f_hat: DisplacedFunction,
+    settings: NeonSettings,
+    generator: torch.Generator,
+    *,
+    keep_history: bool = False,
+    observer: Observer | None = None,
+) -> Candidate:
+    """Find u with uᵀ∇²f(x)u/‖u‖² ≤ −target, by gradient descent on f̂ from noise.
+
+    Algorithm 1, with the paper's letters:
+
+        u_0 ~ Unif(ball of radius r)
+        u_{τ+1} = u_τ − η(∇f(x + u_τ) − ∇f(x)),  τ = 0, …, t−1                (12)
+        return the first u_τ with ‖u_τ‖ ≤ U that passes the test, else nothing
+
+    Departures: the noise fills the ball, not the sphere (E2); f̂ never increases along (12) when ηL1 ≤ 1, so the first
+    iterate that passes is returned instead of the argmin over all of them, and iterates beyond U end the run; Lemma 7
+    finds its iterate before step t, so u_t needs no gradient.
+
+    Cost: one gradient a step, at most t. Memory: u, the probe point and ∇f(x), whatever t is. One step passes once over
+    its vectors, block by block, so the state has moved on to u_{τ+1} when u_τ passes the test, and is taken back by one
+    step from the gradient still at hand.
+
+    >>> from unsaddle import Function
+    >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
+    >>> saddle = DisplacedFunction(f, torch.zeros(2, dtype=torch.float64))
+    >>> settings = NeonSettings(step_size=0.25, num_steps=50, noise_radius=1e-3, target=1.0)
+    >>> found = neon(saddle, settings, torch.Generator().manual_seed(0))
+    >>> bool(found.vector[1].abs() > found.vector[0].abs())
+    True
+    """
+    x, g0 = f_hat.x, f_hat.grad0
+    eta, L2 = settings.step_size, settings.hessian_lipschitz
+    u = vectors.random_in_ball(x, settings.noise_radius, generator)
+    point = x + u
+    history: list[tuple[int, float]] = []
+    lowest = math.inf
+
+    def candidate(status: Status, vector: Tensor | None = None) -> Candidate:
+        return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
+
+    for tau in range(settings.num_steps):
+        if observer is not None:
+            observer(tau, u)
+        slope = vectors.dots((g0, u))[0] if settings.decrease is not None else 0.0
+        value, g = f_hat.f.value_and_grad(point)
+        uu, ug = _sweep(x, u, g, g0, point, eta)  # products at u_τ; u is now u_{τ+1}
+        if uu == 0.0:
+            break  # Everything has shrunk away.
+        if not math.isfinite(ug):
+            return candidate(Status.NOT_FINITE)
+        quotient = ug / uu
+        if keep_history:
+            history.append((f_hat.f.ledger.gradients, quotient))
+        if uu < settings.resolution**2:
+            continue
+        lowest = min(lowest, quotient)
+        if math.sqrt(uu) > settings.trust_radius:
+            # Only negative curvature, or a step that overshoots, makes u grow.
+            return candidate(Status.NOTHING_FOUND if quotient < 0.0 else Status.SMOOTHNESS_EXCEEDED)
+        if quotient * eta > 2.0:
+            return candidate(Status.SMOOTHNESS_EXCEEDED)
+        if settings.decrease is None:
+            passes = curvature_bound(squared_norm=uu, product=ug, hessian_lipschitz=L2) <= -settings.target
+        else:
+            f_hat_u = f_hat.value(value=float(value), slope=slope, product=ug, cubic=L2 * uu**1.5)
+            passes = f_hat_u <= -2.0 * settings.decrease
+        if passes:
+            return candidate(Status.FOUND, u.add_(g, alpha=eta).sub_(g0, alpha=eta))
+    else:
+        return replace(candidate(Status.NOTHING_FOUND), exhausted=True)
+    return candidate(Status.NOTHING_FOUND)
+
+
+def _sweep(x: Tensor, u: Tensor, g: Tensor, g0: Tensor, point: Tensor, eta: float) -> list[float]:
+    """One step of (12), in place, and the products ‖u‖² and uᵀ∇f̂(u) at the u that it leaves."""
+    products = []
+    for x_, u_, g_, g0_, p_ in vectors.blocks(x, u, g, g0, point):
+        torch.sub(g_, g0_, out=p_)  # ∇f̂(u)
+        products.append((torch.dot(u_, u_), torch.dot(u_, p_)))
+        u_.sub_(p_, alpha=eta)
+        torch.add(x_, u_, out=p_)  # where the next gradient is taken
+    return vectors.total(products)
+
+
+def extract(search: Search) -> Candidate:
+    """NEON as `negative_curvature` calls it."""
+    return search.within_budget(
+        search.settings(theory_settings, practical_settings),
+        lambda settings: neon(search.f_hat, settings, search.generator, keep_history=search.keep_history),
+    )

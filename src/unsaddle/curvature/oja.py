@@ -1,0 +1,176 @@
+"""Oja's method: a power iteration that draws fresh samples at every step, as Natasha 2 uses it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.constants import practice, theory
+from unsaddle.cost import Ledger
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.power import second_order
+from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.search import Observer, Search
+from unsaddle.objective import Objective
+
+Product = Callable[[Tensor], Tensor]
+
+BATCH = 32
+"""Fresh samples a step in the practical setting, or everything if that is less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OjaSettings:
+    """Constants of Oja's method."""
+
+    step_size: float
+    """η."""
+    num_steps: int
+    """Steps over all rounds."""
+    steps_a_round: int
+    """T: after so many steps the iterate is judged, and a new start is drawn."""
+    batch: int
+    """Fresh samples a step."""
+    target: float
+    """A curvature of at most −target is wanted."""
+    radius: float | None = None
+    """h of the first-order form, (∇f_i(x+hw) − ∇f_i(x))/h; None for exact Hessian products."""
+
+
+def theory_settings(
+    *, gamma: float, delta: float, dimension: int, smoothness: float, radius: float | None, num_samples: int | None
+) -> OjaSettings:
+    """Allen-Zhu's setting with all Θ-constants 1: single samples, T = (L1/γ)²log²(d/p), η = 1/(L1√T), log₂(1/p) rounds.
+
+    The number of samples makes no difference to it.
+    """
+    steps = theory.oja_num_steps(smoothness=smoothness, gamma=gamma, dimension=dimension, delta=delta)
+    return OjaSettings(
+        step_size=1.0 / (smoothness * math.sqrt(steps)),
+        num_steps=_rounds(delta) * steps,
+        steps_a_round=steps,
+        batch=1,
+        target=gamma / 2.0,
+        radius=radius,
+    )
+
+
+def practical_settings(
+    *, gamma: float, delta: float, dimension: int, smoothness: float, radius: float | None, num_samples: int | None
+) -> OjaSettings:
+    """Batches of 32, and steps as long as their noise allows: η = min(1/(2L1), bγ/(4L1²)), T = log(d/δ²)/(ηγ).
+
+    Where a batch is everything there is no noise, and one round of that is the power method at half its step.
+    """
+    batch = BATCH if num_samples is None else min(BATCH, num_samples)
+    eta, rounds = practice.step_size(smoothness=smoothness), 1
+    if batch != num_samples:
+        eta, rounds = min(eta, batch * gamma / (4.0 * smoothness**2)), _rounds(delta)
+    steps = practice.neon_num_steps(step_size=eta, gamma=gamma, dimension=dimension, delta=delta)
+    return OjaSettings(
+        step_size=eta,
+        num_steps=rounds * steps,
+        steps_a_round=steps,
+        batch=batch,
+        target=gamma / 2.0,
+        radius=radius,
+    )
+
+
+def _rounds(delta: float) -> int:
+    return math.ceil(math.log2(1.0 / delta))
+
+
+def oja(
+    objective: Objective,
+    x: Tensor,
+    judge: Product,
+    settings: OjaSettings,
+    generator: torch.Generator,
+    *,
+    ledger: Ledger | None = None,
+    keep_history: bool = False,
+    observer: Observer | None = None,
+) -> Candidate:
+    """Find w with wᵀ∇²F(x)w ≤ −target from single samples.
+
+        w ← (I − η∇²f_i(x))w, normalised, i fresh at each step; T steps a round
+        judge the last w on samples that it has not seen; return it, or start again
+
+    Spec 3.2; Allen-Zhu (2017). `judge` is v ↦ ∇²F_S(x)v on an independent S. Departure: the last iterate of a round is
+    judged, not a random one.
+
+    Cost: one Hessian product of a batch a step, or two gradients of it in the first-order form; one product of F_S a
+    round. Memory: two vectors.
+    """
+    history: list[tuple[int, float]] = []
+    lowest = math.inf
+    ledger = Ledger() if ledger is None else ledger
+    batch = None if objective.num_samples == settings.batch else settings.batch
+    w = vectors.random_direction(x, generator)
+    for tau in range(settings.num_steps):
+        if observer is not None:
+            observer(tau, w)
+        f = objective.sample(batch, generator, hessian=settings.radius is None, ledger=ledger)
+        if settings.radius is None:
+            hw = second_order(f).hvp(x, w)
+        else:
+            hw = DisplacedFunction(f, x).product(w, settings.radius)
+        (curvature,) = vectors.dots((w, hw))
+        if not math.isfinite(curvature):
+            return Candidate(vector=None, status=Status.NOT_FINITE, lowest=lowest, history=tuple(history))
+        if keep_history:
+            history.append((ledger.gradients + ledger.hessian_products, curvature))
+        w = torch.sub(w, hw, alpha=settings.step_size)
+        length = vectors.norm(w)
+        w = w.div_(length) if length > 0.0 else vectors.random_direction(x, generator)
+        if (tau + 1) % settings.steps_a_round == 0:
+            (judged,) = vectors.dots((w, judge(w)))
+            lowest = min(lowest, judged)
+            if judged <= -settings.target:
+                return Candidate(vector=w, status=Status.FOUND, lowest=lowest, history=tuple(history))
+            w = vectors.random_direction(x, generator)
+    nothing = Candidate(vector=None, status=Status.NOTHING_FOUND, lowest=lowest, history=tuple(history))
+    return replace(nothing, exhausted=True)
+
+
+def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
+    settings = (theory_settings if search.theory else practical_settings)(
+        gamma=search.gamma,
+        delta=search.delta,
+        dimension=search.dimension,
+        smoothness=search.smoothness,
+        radius=radius,
+        num_samples=search.objective.num_samples,
+    )
+    return search.within_budget(
+        settings,
+        lambda s: oja(
+            search.objective,
+            search.x,
+            judge,
+            s,
+            search.generator,
+            ledger=search.ledger,
+            keep_history=search.keep_history,
+        ),
+        calls_a_step=1 if radius is None else 2,
+        extra_calls=settings.num_steps // settings.steps_a_round,
+    )
+
+
+def extract(search: Search) -> Candidate:
+    """Oja with exact Hessian products, as `negative_curvature` calls it."""
+    f = second_order(search.f)
+    return _extract(search, None, lambda v: f.hvp(search.x, v))
+
+
+def extract_first_order(search: Search) -> Candidate:
+    """Oja with gradient differences."""
+    radius = search.measurement_radius
+    return _extract(search, radius, lambda v: search.f_hat.product(v, radius))

@@ -1,0 +1,97 @@
+"""The power method on I − ηH, eq. (10), with exact Hessian products: what NEON imitates without them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+
+from unsaddle import vectors
+from unsaddle.constants import theory
+from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.search import Observer, Search
+from unsaddle.objective import SampledFunction, SecondOrderFunction
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerSettings:
+    """Constants of the power method."""
+
+    step_size: float
+    """η ≤ 1/L1, so that I − ηH ⪰ 0."""
+    num_steps: int
+    target: float
+    """A curvature of at most −target is wanted."""
+
+
+def settings_for(search: Search) -> PowerSettings:
+    """η = 1/L1 and L1·log(d/δ²)/γ products, for curvature −γ/2: usable as the theory states them."""
+    return PowerSettings(
+        step_size=1.0 / search.smoothness,
+        num_steps=theory.power_num_steps(
+            smoothness=search.smoothness, gamma=search.gamma, dimension=search.dimension, delta=search.delta
+        ),
+        target=search.gamma / 2.0,
+    )
+
+
+def power(
+    f: SecondOrderFunction,
+    x: torch.Tensor,
+    settings: PowerSettings,
+    generator: torch.Generator,
+    *,
+    keep_history: bool = False,
+    observer: Observer | None = None,
+) -> Candidate:
+    """Find v with vᵀHv ≤ −target by v ← (I − ηH)v, normalised, from a random unit vector.
+
+    Spec 6.1; Kuczyński and Woźniakowski (1992). Cost: one Hessian product a step. Memory: two vectors.
+
+    >>> from unsaddle import Function
+    >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2).sample(hessian=True)
+    >>> settings = PowerSettings(step_size=0.5, num_steps=20, target=1.99)
+    >>> power(f, torch.zeros(2), settings, torch.Generator().manual_seed(0)).status.name
+    'FOUND'
+    """
+    v = vectors.random_direction(x, generator)
+    history: list[tuple[int, float]] = []
+    lowest = math.inf
+    for tau in range(settings.num_steps):
+        if observer is not None:
+            observer(tau, v)
+        hv = f.hvp(x, v)
+        (curvature,) = vectors.dots((v, hv))
+        if not math.isfinite(curvature):
+            return Candidate(vector=None, status=Status.NOT_FINITE, lowest=lowest, history=tuple(history))
+        lowest = min(lowest, curvature)
+        if keep_history:
+            history.append((f.ledger.hessian_products, curvature))
+        if curvature <= -settings.target:
+            return Candidate(vector=v, status=Status.FOUND, lowest=lowest, history=tuple(history))
+        if curvature * settings.step_size > 2.0:
+            return Candidate(vector=None, status=Status.SMOOTHNESS_EXCEEDED, lowest=lowest, history=tuple(history))
+        v = torch.sub(v, hv, alpha=settings.step_size)
+        length = vectors.norm(v)
+        if length == 0.0:  # Hv = v/η: the whole start lay at curvature L1, and nothing is left to follow.
+            break
+        v.div_(length)
+    nothing = Candidate(vector=None, status=Status.NOTHING_FOUND, lowest=lowest, history=tuple(history))
+    return replace(nothing, exhausted=True)
+
+
+def second_order(f: SampledFunction) -> SecondOrderFunction:
+    """`f`, if it has Hessian products."""
+    if not isinstance(f, SecondOrderFunction):
+        raise TypeError("this extractor needs Hessian products; sample the objective with hessian=True")
+    return f
+
+
+def extract(search: Search) -> Candidate:
+    """The power method as `negative_curvature` calls it."""
+    f = second_order(search.f)
+    return search.within_budget(
+        settings_for(search),
+        lambda settings: power(f, search.x, settings, search.generator, keep_history=search.keep_history),
+    )

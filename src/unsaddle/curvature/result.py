@@ -1,0 +1,108 @@
+"""What an extraction returns: a direction that was measured, or why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from torch import Tensor
+
+from unsaddle.cost import Cost
+
+
+class Status(Enum):
+    """How an extraction ended, in a sentence that says what to do next."""
+
+    FOUND = "negative curvature found and measured: the function falls along the direction and its opposite"
+    NOTHING_FOUND = (
+        "no curvature below -gamma was found: with probability 1 - delta over the random start there is none, "
+        "as far as the function is quadratic within the probe radius"
+    )
+    NOT_CONFIRMED = (
+        "a candidate was found but its curvature, measured again symmetrically, is not negative enough: "
+        "use float64, or give smoothness and hessian_lipschitz"
+    )
+    SAMPLE_ONLY = (
+        "the curvature is negative on the sample that the direction was found on, but not on fresh samples: "
+        "draw more samples"
+    )
+    BUDGET_SPENT = "the budget ended before there was an answer: raise max_gradients, or gamma"
+    PRECISION_TOO_LOW = (
+        "rounding drowns the curvature sought at every radius where the function is still quadratic: "
+        "use float64, or a larger gamma"
+    )
+    SMOOTHNESS_EXCEEDED = "a curvature above the given smoothness was met, so steps overshoot: give a larger smoothness"
+    FLAT = (
+        "the gradient does not change near x: the function is constant or affine there, "
+        "or x is detached from the loss; nothing can be said"
+    )
+    NOT_FINITE = "a value or gradient was NaN or infinite: move x, or bound the function there"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Curvature along one direction, by symmetric gradient differences."""
+
+    curvature: float
+    """vᵀ(∇f(x+rv) − ∇f(x−rv))/(2r)."""
+    error: float
+    """How far it may be off: truncation and rounding; on fresh samples, three standard errors."""
+    radius: float
+    """r."""
+    samples: int
+    """How many samples answered."""
+    fresh: bool
+    """Whether they are independent of the direction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """What an extractor suspects, before it is measured."""
+
+    vector: Tensor | None
+    status: Status
+    lowest: float = float("inf")
+    """The lowest quotient uᵀ∇f̂(u)/‖u‖² met on the way."""
+    exhausted: bool = False
+    """Whether it took every step it was allowed, so that more might have changed the answer."""
+    history: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curvature:
+    """The answer of `negative_curvature`."""
+
+    direction: Tensor | None = field(repr=False)
+    """A unit vector of measured negative curvature, or None."""
+    curvature: float
+    """Measured along the direction, on fresh samples where there are any; nan where nothing was measured."""
+    status: Status
+    cost: Cost
+    """Everything that was evaluated to get here."""
+    gamma: float
+    """The curvature sought."""
+    delta: float
+    """The probability that the random start hid a curvature below -gamma."""
+    method: str
+    smoothness: float
+    """L1 as given or measured."""
+    lowest: float
+    """The lowest quotient that the extractor met on its way: evidence, not a bound."""
+    measurements: tuple[Measurement, ...] = ()
+    history: tuple[tuple[int, float], ...] = field(default=(), repr=False)
+    """(gradients or Hessian products spent, quotient) for each step, if it was asked for."""
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a direction."""
+        return self.direction is not None
+
+    def __str__(self) -> str:
+        c = self.cost
+        spent = f"{c.gradients} gradients" + (f", {c.hessian_products} Hessian products" if c.hessian_products else "")
+        measured = (
+            f" Curvature {self.measurements[-1].curvature:.4g} ± {self.measurements[-1].error:.1g}."
+            if self.measurements
+            else ""
+        )
+        return f"{self.method}: {self.status.value}.{measured} Sought: below {-self.gamma:.4g}. Spent: {spent}."

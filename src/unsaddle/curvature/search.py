@@ -1,0 +1,139 @@
+"""What is looked for, where, and with what: the one argument that every extractor takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from unsaddle.constants import practice
+from unsaddle.cost import Ledger
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.result import Candidate, Status
+from unsaddle.objective import Objective, SampledFunction
+
+Observer = Callable[[int, Tensor], None]
+"""Called with (step, iterate) at each step of an extractor, for studies; the iterate must not be kept or changed."""
+
+UNATTENDED_STEPS = 10**8
+"""More steps than this are not begun without a budget: the theorems ask for 1e13."""
+
+S = TypeVar("S", bound=Any)
+"""Settings of an extractor: a frozen dataclass with `num_steps`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """The question put to an extractor."""
+
+    objective: Objective
+    f: SampledFunction
+    """F_S, frozen; with `hvp` for second-order extractors."""
+    f_hat: DisplacedFunction
+    """f̂ of F_S at x, with ∇F_S(x) cached."""
+    gamma: float
+    """The curvature sought, γ."""
+    delta: float
+    """The probability of missing it, δ."""
+    smoothness: float
+    """L1."""
+    hessian_lipschitz: float | None
+    """L2, if known."""
+    theory: bool
+    """Constants of the theorems instead of usable ones."""
+    max_gradients: int | None
+    """Bound on gradients plus Hessian products."""
+    reserve: int
+    """Gradients of that budget to keep back for measuring what is found."""
+    keep_history: bool
+    generator: torch.Generator
+
+    @property
+    def x(self) -> Tensor:
+        return self.f_hat.x
+
+    @property
+    def dimension(self) -> int:
+        return self.x.numel()
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.f.ledger
+
+    @property
+    def trust_radius(self) -> float:
+        """U: how far f̂ is taken to be quadratic."""
+        return practice.trust_radius(
+            gamma=self.gamma, hessian_lipschitz=self.hessian_lipschitz, x_norm=self.f_hat.x_norm
+        )
+
+    @property
+    def smallest_radius(self) -> float:
+        """r_min: how near to x rounding allows a probe."""
+        noise = practice.gradient_noise(
+            dtype=self.x.dtype, grad_norm=self.f_hat.grad_norm, smoothness=self.smoothness, x_norm=self.f_hat.x_norm
+        )
+        return practice.smallest_radius(noise=noise, gamma=self.gamma, dtype=self.x.dtype, smoothness=self.smoothness)
+
+    @property
+    def precision_is_enough(self) -> bool:
+        """Whether some radius lies between rounding and truncation."""
+        return self.smallest_radius <= self.trust_radius / 5.0
+
+    @property
+    def noise_radius(self) -> float:
+        """r: how large the noise is."""
+        return practice.noise_radius(
+            smallest=self.smallest_radius, trust=self.trust_radius, dimension=self.dimension, delta=self.delta
+        )
+
+    @property
+    def measurement_radius(self) -> float:
+        """Where the curvature of a candidate is measured."""
+        return practice.measurement_radius(smallest=self.smallest_radius, trust=self.trust_radius)
+
+    @property
+    def known_hessian_lipschitz(self) -> float:
+        """L2, which the theorems cannot do without."""
+        if not self.hessian_lipschitz:
+            raise ValueError(
+                f"settings='theory' needs hessian_lipschitz > 0, got {self.hessian_lipschitz}; "
+                "give it, or use settings='practical'"
+            )
+        return self.hessian_lipschitz
+
+    def settings(self, theory: Callable[..., S], practical: Callable[[Search], S]) -> S:
+        """An extractor's settings, from whichever of its two makers this search asks for."""
+        if not self.theory:
+            return practical(self)
+        return theory(
+            gamma=self.gamma,
+            delta=self.delta,
+            dimension=self.dimension,
+            smoothness=self.smoothness,
+            hessian_lipschitz=self.known_hessian_lipschitz,
+        )
+
+    def within_budget(
+        self, settings: S, run: Callable[[S], Candidate], *, calls_a_step: int = 1, extra_calls: int = 0
+    ) -> Candidate:
+        """Run an extractor for no more steps than the budget allows, and say so if that is what ended it."""
+        left = self._steps_left(calls_a_step, extra_calls)
+        if left is None and settings.num_steps > UNATTENDED_STEPS:
+            raise ValueError(
+                f"these settings ask for up to {settings.num_steps:.1e} steps; "
+                "pass max_gradients to bound them, or use settings='practical'"
+            )
+        if left is None or settings.num_steps <= left:
+            return run(settings)
+        candidate = run(replace(settings, num_steps=left))
+        return replace(candidate, status=Status.BUDGET_SPENT) if candidate.exhausted else candidate
+
+    def _steps_left(self, calls_a_step: int, extra_calls: int) -> int | None:
+        if self.max_gradients is None:
+            return None
+        spent = self.ledger.gradients + self.ledger.hessian_products
+        return max(0, self.max_gradients - self.reserve - spent - extra_calls) // calls_a_step
