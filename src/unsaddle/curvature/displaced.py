@@ -55,8 +55,8 @@ class DisplacedFunction:
         """f̂(u), from values where they are exact enough, else from gradients.
 
         By definition f̂(u) = f(x+u) − f(x) − ∇f(x)ᵀu, which in float32 usually cancels to noise. The trapezoidal rule
-        ½uᵀ∇f̂(u) has no such trouble, and is off by at most L2‖u‖³/12. The first is taken where its rounding, as far as the
-        size of the terms tells, is below one percent, and where the second does not contradict it: a function whose
+        ½uᵀ∇f̂(u) has no such trouble, and is off by at most L2‖u‖³/12. The first is taken where its rounding, as far as
+        the size of the terms tells, is below one percent, and where the second does not contradict it: a function whose
         intermediate results are larger than its value loses more digits than its value shows.
 
         Args:

@@ -1,0 +1,1 @@
+"""Experiments: the paper's problem on embedded data. They need the extra `demo`."""
