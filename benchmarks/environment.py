@@ -165,7 +165,9 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> No
     widths = [max(len(line[i]) for line in (heads, *rows)) for i in range(len(heads))]
 
     def line(cells: Sequence[str]) -> str:
-        first, *rest = (f"{c:<{w}}" if i == 0 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(cells, widths, strict=True)))
+        first, *rest = (
+            f"{c:<{w}}" if i == 0 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(cells, widths, strict=True))
+        )
         return "  ".join(["  " + first, *rest])
 
     print(f"\n{title}\n{line(heads)}\n  {'-' * (len(line(heads)) - 2)}")

@@ -105,7 +105,9 @@ def extract(run: Run) -> dict[str, Any]:
 def exponent(needed: np.ndarray, gammas: np.ndarray) -> float:
     """The slope of log(median over seeds) against log(L1/γ)."""
     medians = np.median(needed, axis=1)
-    return float(np.polyfit(np.log(LARGEST / gammas), np.log(medians), 1)[0]) if np.isfinite(medians).all() else math.nan
+    return (
+        float(np.polyfit(np.log(LARGEST / gammas), np.log(medians), 1)[0]) if np.isfinite(medians).all() else math.nan
+    )
 
 
 def interval(needed: np.ndarray, gammas: np.ndarray, seed: int, resamples: int = 1000) -> tuple[float, float]:
@@ -189,7 +191,9 @@ def judge_spectrum(
     for method in METHODS:
         slope, (low, high) = exponent(needed[method], gammas), interval(needed[method], gammas, arguments.seed)
         failures, total = int(np.isinf(needed[method]).sum()), needed[method].size
-        print(f"  {method:8} exponent {slope:.3f}, 95 % interval [{low:.3f}, {high:.3f}]; failures {failures} of {total}")
+        print(
+            f"  {method:8} exponent {slope:.3f}, 95 % interval [{low:.3f}, {high:.3f}]; failures {failures} of {total}"
+        )
         report.row(
             settings={"spectrum": spectrum, "method": method, "dimension": arguments.dimension},
             status="fitted" if math.isfinite(slope) else "not fitted",

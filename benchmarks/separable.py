@@ -12,14 +12,14 @@ from torch import Tensor
 from unsaddle import Function
 
 
-def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
-    square = x * x
-    value = 0.25 * torch.dot(square, square) - 0.5 * torch.sum(square)
-    return value, square.sub_(1.0).mul_(x)
+def double_wells(buffer: Tensor | None = None) -> Function:
+    """The function as an objective; with a buffer, every gradient is written there instead of in a new vector."""
 
+    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+        square = torch.mul(x, x, out=buffer)
+        value = 0.25 * torch.dot(square, square) - 0.5 * torch.sum(square)
+        return value, square.sub_(1.0).mul_(x)
 
-def double_wells() -> Function:
-    """The function as an objective."""
     return Function(value_and_grad, gradient=True)
 
 

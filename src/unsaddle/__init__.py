@@ -3,6 +3,7 @@
 from unsaddle.cost import Cost
 from unsaddle.curvature import Curvature, Measurement, Status, negative_curvature
 from unsaddle.objectives import FiniteSum, Function, Stream, numpy_function
+from unsaddle.verdict import Verdict, is_minimum
 
 __all__ = [
     "Cost",
@@ -12,6 +13,8 @@ __all__ = [
     "Measurement",
     "Status",
     "Stream",
+    "Verdict",
+    "is_minimum",
     "negative_curvature",
     "numpy_function",
 ]

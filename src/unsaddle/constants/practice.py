@@ -17,6 +17,8 @@ import math
 
 import torch
 
+from unsaddle.constants.start import unlucky_component
+
 NOISE_SHARE = 0.1
 """Rounding may contribute this share of γ to a measured curvature. Lanczos with full reorthogonalisation and NEON were
 both seen to tolerate three times as much."""
@@ -84,3 +86,64 @@ def measurement_radius(*, smallest: float, trust: float) -> float:
     if math.isinf(trust):
         return max(10.0 * smallest, 1e-3)
     return min(max(math.sqrt(smallest * trust / 5.0), 1e-4 * trust), trust / 5.0)
+
+
+def renormalised_radius(*, smallest: float, measurement: float) -> float:
+    """r = max(2·r_min, the measurement radius), for iterates that are kept within [r/2, 2r].
+
+    None of them is then below r_min, and with r_min ≤ U/5 none is beyond 4U/5.
+    """
+    return max(2.0 * smallest, measurement)
+
+
+# --- Neon2 ----------------------------------------------------------------------------------------------------------
+
+
+def neon2_det_growth(*, smoothness: float, gamma: float) -> float:
+    """θ = arccosh(1 + γ/(4L1)), close to √(γ/(2L1)): T_t(M) grows as cosh(tθ) at λ = −γ."""
+    excess = gamma / (4.0 * smoothness)
+    return math.log1p(excess + math.sqrt(excess * (2.0 + excess)))  # acosh(1 + excess), to full precision
+
+
+def neon2_det_escape_ratio(*, smoothness: float, gamma: float) -> float:
+    """r/σ = max(10, √(8L1/γ)).
+
+    T_t(M)ξ is made of directions with λ ≥ −3γ/4, of length at most σ together, and of others. Where it is longer than
+    r, the first have a share of at most s = (σ/r)² in it, so its curvature is at most −(3γ/4)(1 − s) + L1·s, and
+    s ≤ min(1/100, γ/(8L1)) makes that −0.617γ.
+    """
+    return max(10.0, math.sqrt(8.0 * smoothness / gamma))
+
+
+def neon2_det_noise_radius(*, smallest: float, trust: float, noise: float, smoothness: float, gamma: float) -> float:
+    """σ = min(the noise radius of NEON, Uγ/(4L1)), but at least r_min.
+
+    Gradients are taken at y_t = U_{t−1}(M)ξ, a Chebyshev polynomial of the second kind, which is longer than T_t(M)ξ by
+    1/sinh θ ≈ √(2L1/γ). When T_t(M)ξ has length r = σ√(8L1/γ), the probe is at 4σL1/γ, which should not exceed U.
+    """
+    return max(smallest, min(noise, trust * gamma / (4.0 * smoothness)))
+
+
+def neon2_det_num_steps(*, smoothness: float, gamma: float, dimension: int, delta: float) -> int:
+    """The first T with cosh(Tθ)·√τ ≥ r/σ, where the start has a component σ√τ along −γ with probability 1 − δ."""
+    ratio = neon2_det_escape_ratio(smoothness=smoothness, gamma=gamma)
+    needed = math.acosh(ratio / math.sqrt(unlucky_component(dimension=dimension, delta=delta)))
+    return math.ceil(needed / neon2_det_growth(smoothness=smoothness, gamma=gamma))
+
+
+def neon2_online_escape_radius(*, noise: float, trust: float, dimension: int, delta: float) -> float:
+    """r = σ√d/δ, but at most U.
+
+    A component cσ along −γ has reached the length of one σ along −γ/2 when that has grown to σ/c, and c ≥ δ/√d with
+    probability 1 − δ: what is shorter than that says little about the direction.
+    """
+    return min(noise * math.sqrt(dimension) / delta, trust)
+
+
+def neon2_online_num_steps(*, growth: float, dimension: int, delta: float) -> int:
+    """T = ⌈log((√d/δ)/√τ)/log(1 + g)⌉, after which a component along −γ that grows by 1 + g a step has length r.
+
+    τ as in `neon2_det_num_steps`.
+    """
+    ratio = math.sqrt(dimension / unlucky_component(dimension=dimension, delta=delta)) / delta
+    return math.ceil(math.log(ratio) / math.log1p(growth))

@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.constants import estimates, practice, theory
+from unsaddle.constants import theory
 from unsaddle.cost import Ledger
-from unsaddle.curvature import lanczos, measure, neon, neon_plus, oja, power
+from unsaddle.curvature import krylov, lanczos, measure, neon, neon_plus, oja, power
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.result import Candidate, Curvature, Measurement, Status
-from unsaddle.curvature.search import Search
+from unsaddle.curvature.result import Candidate, Curvature, Measurement, Scale, Status
+from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.objective import Objective
 
 EXTRACTORS: dict[str, Callable[[Search], Candidate]] = {
+    "krylov": krylov.extract,
     "neon": neon.extract,
     "neon+": neon_plus.extract,
     "power": power.extract,
@@ -32,8 +33,8 @@ EXTRACTORS: dict[str, Callable[[Search], Candidate]] = {
 SECOND_ORDER = frozenset({"power", "lanczos", "oja"})
 """Those that need Hessian products; the others are given a function that has none."""
 
-AUTO = "neon+"
-"""What `method="auto"` means: the extractor that needs the fewest gradients in O(1) memory."""
+AUTO = "krylov"
+"""What `method="auto"` means."""
 
 RELATIVE_GAMMA = 1e-2
 """γ by default, as a share of L1."""
@@ -88,6 +89,40 @@ def negative_curvature(
             f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
             "wrap a callable as unsaddle.Function(fun)"
         )
+    return find(
+        objective,
+        x,
+        gamma=gamma,
+        relative_gamma=RELATIVE_GAMMA,
+        method=method,
+        samples=samples,
+        delta=delta,
+        smoothness=smoothness,
+        hessian_lipschitz=hessian_lipschitz,
+        max_gradients=max_gradients,
+        seed=seed,
+        keep_history=keep_history,
+        settings=settings,
+    )
+
+
+def find(
+    objective: Objective,
+    x: Tensor,
+    *,
+    gamma: float | None,
+    relative_gamma: float,
+    method: str,
+    samples: int | None,
+    delta: float,
+    smoothness: float | None,
+    hessian_lipschitz: float | None,
+    max_gradients: int | None,
+    seed: int,
+    keep_history: bool,
+    settings: str,
+) -> Curvature:
+    """`negative_curvature`, with γ relative to L1 at the caller's choice."""
     x = checks.point(x)
     name = AUTO if checks.choice(method, "method", ("auto", *EXTRACTORS)) == "auto" else method
     checks.choice(settings, "settings", ("practical", "theory"))
@@ -104,30 +139,14 @@ def negative_curvature(
     f = objective.sample(samples, generator, hessian=name in SECOND_ORDER, ledger=ledger)
     stochastic = objective.num_samples is None or f.size < objective.num_samples
     f_hat = DisplacedFunction(f, x)
-
-    def result(status: Status, **fields: Any) -> Curvature:
-        known = {"direction": None, "curvature": math.nan, "gamma": gamma or math.nan, "lowest": math.inf} | fields
-        return Curvature(
-            status=status, cost=ledger.cost, delta=delta, method=name, smoothness=smoothness or math.nan, **known
-        )
-
-    if not f_hat.is_finite:
-        return result(Status.NOT_FINITE)
-    given = smoothness is not None
-    if smoothness is None:
-        smoothness = _measured_smoothness(f_hat, generator)
-        if not math.isfinite(smoothness):
-            return result(Status.NOT_FINITE)
-        if smoothness == 0.0:
-            return result(Status.FLAT)
-    gamma = RELATIVE_GAMMA * smoothness if gamma is None else gamma
     search = Search(
         objective=objective,
         f=f,
         f_hat=f_hat,
-        gamma=_gamma_on_samples(gamma, x.numel(), smoothness, delta) if settings == "theory" and stochastic else gamma,
+        given_gamma=gamma,
+        relative_gamma=relative_gamma,
         delta=delta,
-        smoothness=max(smoothness, gamma),
+        given_smoothness=smoothness,
         hessian_lipschitz=hessian_lipschitz,
         theory=settings == "theory",
         max_gradients=max_gradients,
@@ -135,23 +154,41 @@ def negative_curvature(
         keep_history=keep_history,
         generator=generator,
     )
-    if not search.precision_is_enough:
-        return result(Status.PRECISION_TOO_LOW)
-    candidate = EXTRACTORS[name](search)
-    for _ in range(0 if given else RETRIES):
-        if candidate.status is not Status.SMOOTHNESS_EXCEEDED:
-            break
-        smoothness = 2.0 * search.smoothness
-        search = replace(search, smoothness=smoothness)
-        candidate = EXTRACTORS[name](search)
-    evidence: dict[str, Any] = {"lowest": candidate.lowest, "history": candidate.history}
-    if candidate.vector is None:
-        return result(candidate.status, **evidence)
 
+    def result(status: Status, scale: Scale = UNKNOWN, **fields: Any) -> Curvature:
+        known: dict[str, Any] = {"direction": None, "curvature": math.nan, "lowest": math.inf} | fields
+        return Curvature(
+            status=status,
+            cost=ledger.cost,
+            delta=delta,
+            method=name,
+            gamma=scale.gamma,
+            smoothness=scale.smoothness,
+            radius=scale.radius,
+            noise=scale.noise,
+            gradient_norm=f_hat.grad_norm,
+            **known,
+        )
+
+    if not f_hat.is_finite:
+        return result(Status.NOT_FINITE)
+    try:
+        candidate = _run(name, search, stochastic)
+        scale = search.scale if candidate.scale is None else candidate.scale
+    except Inconclusive as reason:
+        return result(reason.status)
+    evidence: dict[str, Any] = {
+        "lowest": candidate.lowest,
+        "history": candidate.history,
+        "deciding": candidate.deciding,
+    }
+    if candidate.vector is None:
+        return result(candidate.status, scale, **evidence)
     v = candidate.vector / vectors.norm(candidate.vector)
-    status, measurements = _confirm(search, v, stochastic)
+    status, measurements = _confirm(search, scale, v, stochastic)
     return result(
         status,
+        scale,
         direction=v if status is Status.FOUND else None,
         curvature=measurements[-1].curvature,
         measurements=measurements,
@@ -159,36 +196,43 @@ def negative_curvature(
     )
 
 
-def _measured_smoothness(f_hat: DisplacedFunction, generator: torch.Generator) -> float:
-    """L1 from gradient differences at the cube root of the precision, where truncation and rounding balance."""
-    radius = torch.finfo(f_hat.x.dtype).eps ** (1.0 / 3.0) * max(1.0, f_hat.x_norm)
-    return estimates.smoothness(lambda v: f_hat.product(v, radius), f_hat.x, generator)
+UNKNOWN = Scale(gamma=math.nan, smoothness=math.nan, noise=math.nan, radius=math.nan)
 
 
-def _gamma_on_samples(gamma: float, dimension: int, smoothness: float, delta: float) -> float:
+def _run(name: str, search: Search, stochastic: bool) -> Candidate:
+    """Run the extractor; a measured L1 that proves too small is doubled."""
+    if search.theory and stochastic:
+        search = replace(search, given_gamma=_gamma_on_samples(search))
+    candidate = EXTRACTORS[name](search)
+    for _ in range(RETRIES if search.given_smoothness is None else 0):
+        if candidate.status is not Status.SMOOTHNESS_EXCEEDED:
+            break
+        search = replace(search, given_gamma=search.gamma, given_smoothness=2.0 * search.smoothness)
+        candidate = EXTRACTORS[name](search)
+        if candidate.scale is None:
+            candidate = replace(candidate, scale=search.scale)
+    return candidate
+
+
+def _gamma_on_samples(search: Search) -> float:
     """Lemma 2: what F_S is promised when F has −γ (E19)."""
-    ell = theory.sampled_log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
-    return theory.sampled_gamma(gamma=gamma, accuracy=theory.sampling_accuracy(log_factor=ell))
-
-
-def _confirm(search: Search, v: Tensor, stochastic: bool) -> tuple[Status, tuple[Measurement, ...]]:
-    """Measure the curvature along v again on the same F_S and, where there is more than that, on fresh samples."""
-    noise = practice.gradient_noise(
-        dtype=search.x.dtype,
-        grad_norm=search.f_hat.grad_norm,
-        smoothness=search.smoothness,
-        x_norm=search.f_hat.x_norm,
+    ell = theory.sampled_log_factor(
+        dimension=search.dimension, smoothness=search.smoothness, gamma=search.gamma, delta=search.delta
     )
-    radius = search.measurement_radius
-    same = measure.on_same_sample(search.f, search.x, v, radius, noise)
+    return theory.sampled_gamma(gamma=search.gamma, accuracy=theory.sampling_accuracy(log_factor=ell))
+
+
+def _confirm(search: Search, scale: Scale, v: Tensor, stochastic: bool) -> tuple[Status, tuple[Measurement, ...]]:
+    """Measure the curvature along v again on the same F_S and, where there is more than that, on fresh samples."""
+    same = measure.on_same_sample(search.f, search.x, v, scale)
     if not math.isfinite(same.curvature):
         return Status.NOT_FINITE, (same,)
-    if same.curvature + same.error >= 0.0:
+    if not same.consistent or same.curvature + same.error >= 0.0:
         return Status.NOT_CONFIRMED, (same,)
     if not stochastic:
         return Status.FOUND, (same,)
     fresh = measure.on_fresh_samples(
-        search.objective, search.x, v, radius, search.f.size, search.generator, search.ledger
+        search.objective, search.x, v, scale.radius, search.f.size, search.delta, search.generator, search.ledger
     )
     confirmed = fresh.curvature + fresh.error < 0.0
     return Status.FOUND if confirmed else Status.SAMPLE_ONLY, (same, fresh)

@@ -14,8 +14,9 @@ from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import SecondOrderFunction
 
-BREAKDOWN = 1e-12
-"""β below this share of what was seen so far means that the Krylov space is invariant (in float64)."""
+BREAKDOWN = 32.0
+"""β below this many roundings of what was seen so far means that the Krylov space is invariant. No more than that: an
+eigenvector that the start hardly touches shows first as a small β, and a β that is only rounding does no harm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,8 @@ class LanczosSettings:
     num_steps: int
     target: float
     """A curvature of at most −target is wanted."""
+    largest: float = math.inf
+    """A curvature above it means that `num_steps` was too few to say that there is nothing."""
 
 
 def settings_for(search: Search) -> LanczosSettings:
@@ -34,6 +37,7 @@ def settings_for(search: Search) -> LanczosSettings:
             smoothness=search.smoothness, accuracy=search.gamma / 2.0, dimension=search.dimension, delta=search.delta
         ),
         target=search.gamma / 2.0,
+        largest=2.0 * search.smoothness,  # The factor that the power method's steps bear, too.
     )
 
 
@@ -64,8 +68,8 @@ def lanczos(
     basis[0] = vectors.random_direction(x, generator)
     tridiagonal = torch.zeros(steps + 1, steps + 1, dtype=torch.float64)
     history: list[tuple[int, float]] = []
-    lowest, largest = math.inf, 0.0
-    breakdown = BREAKDOWN * torch.finfo(x.dtype).eps / torch.finfo(torch.float64).eps
+    lowest, highest, largest = math.inf, -math.inf, 0.0
+    breakdown = BREAKDOWN * torch.finfo(x.dtype).eps
     for j in range(steps):
         w = f.hvp(x, basis[j]).clone()
         known = basis[: j + 1]
@@ -77,7 +81,7 @@ def lanczos(
             return Candidate(vector=None, status=Status.NOT_FINITE, lowest=lowest, history=tuple(history))
         tridiagonal[j, j] = alpha
         ritz_values, ritz_vectors = torch.linalg.eigh(tridiagonal[: j + 1, : j + 1])
-        lowest = float(ritz_values[0])
+        lowest, highest = float(ritz_values[0]), float(ritz_values[-1])
         if keep_history:
             history.append((f.ledger.hessian_products, lowest))
         found = lowest <= -settings.target
@@ -93,9 +97,10 @@ def lanczos(
             return Candidate(vector=None, status=Status.NOTHING_FOUND, lowest=lowest, history=tuple(history))
         tridiagonal[j, j + 1] = tridiagonal[j + 1, j] = beta
         torch.div(w, beta, out=basis[j + 1])
+    known_too_little = highest > settings.largest and steps < x.numel()
     return Candidate(
         vector=None,
-        status=Status.NOTHING_FOUND,
+        status=Status.SMOOTHNESS_EXCEEDED if known_too_little else Status.NOTHING_FOUND,
         lowest=lowest,
         exhausted=steps < x.numel(),
         history=tuple(history),

@@ -9,19 +9,20 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
+from unsaddle.constants import student
 from unsaddle.cost import Ledger
-from unsaddle.curvature.result import Measurement
+from unsaddle.curvature.result import Measurement, Scale
 from unsaddle.objective import Objective, SampledFunction
 
-SAME_SAMPLE_GRADIENTS = 4
-"""Gradients that `on_same_sample` takes: two at each of two radii."""
+SAME_SAMPLE_GRADIENTS = 6
+"""Gradients that `on_same_sample` takes: two at each of three radii."""
+
+SHRINKAGE = 0.6
+"""How much of |c(4r) − c(2r)| may be left in |c(2r) − c(r)|. A term t^p leaves 2^{-p}: this admits p ≥ 0.74, for which
+the error covers the truth; t^{0.4} would leave 0.75 and not be covered, a kink leaves 2."""
 
 FRESH_BATCHES = 8
 """Independent batches that `on_fresh_samples` takes, two gradients each."""
-
-STANDARD_ERRORS = 3.0
-"""Half-width of the interval on fresh samples. With eight batches, three standard errors are exceeded one-sidedly with
-probability 0.01 (Student's t with 7 degrees of freedom)."""
 
 
 def symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> float:
@@ -32,40 +33,55 @@ def symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float
     return difference / (2.0 * radius)
 
 
-def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, radius: float, noise: float) -> Measurement:
-    """Curvature along v on the F_S that v was found on, at r and 2r; their difference bounds the truncation.
+def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale) -> Measurement:
+    """Curvature along v on the F_S that v was found on, from three radii, with an error that covers what they show.
 
-    What is measured at r is the average of vᵀ∇²f(x+sv)v over |s| ≤ r. A term |s| in it moves the average as far from r
-    to 2r as from 0 to r, and a term s² three times as far, so the difference covers either.
+        c(t) = vᵀ(∇f(x+tv) − ∇f(x−tv))/(2t),  t = r, 2r, 4r
+        e = (4c(r) − c(2r))/3,  e₂ = (4c(2r) − c(4r))/3         Richardson's extrapolation to t = 0, twice
+        error = |c(2r) − c(r)| + |e − e₂| + σ/r
 
-    Args:
-        f: F_S.
-        x: the point.
-        v: a unit vector.
-        radius: r.
-        noise: the absolute rounding error of a gradient.
+    The differences of a smooth function shrink with the radius: |c(2r) − c(r)| is half of |c(4r) − c(2r)| for a term
+    linear in t, a quarter for a quadratic one. Where they do not, or where the error is more than half of what it
+    measures, the measurement is not consistent. Two radii instead of three can be fooled by a function whose c(2r) and
+    c(r) agree by accident.
     """
-    near = symmetric_difference(f, x, v, radius)
-    far = symmetric_difference(f, x, v, 2.0 * radius)
+    r = scale.radius
+    c1, c2, c4 = (symmetric_difference(f, x, v, factor * r) for factor in (1.0, 2.0, 4.0))
+    rounding = scale.noise / r
+    e, e2 = (4.0 * c1 - c2) / 3.0, (4.0 * c2 - c4) / 3.0
+    error = abs(c2 - c1) + abs(e - e2) + rounding
+    shrinks = abs(c2 - c1) <= SHRINKAGE * abs(c4 - c2) + rounding
     return Measurement(
-        curvature=near, error=abs(far - near) + noise / radius, radius=radius, samples=f.size, fresh=False
+        curvature=e,
+        error=error,
+        radius=r,
+        consistent=shrinks and error <= 0.5 * max(scale.gamma, abs(e)),
+        samples=f.size,
+        fresh=False,
     )
 
 
 def on_fresh_samples(
-    objective: Objective, x: Tensor, v: Tensor, radius: float, size: int, generator: torch.Generator, ledger: Ledger
+    objective: Objective,
+    x: Tensor,
+    v: Tensor,
+    radius: float,
+    size: int,
+    delta: float,
+    generator: torch.Generator,
+    ledger: Ledger,
 ) -> Measurement:
     """Curvature of F itself along v, from independent batches of about `size` samples in all.
 
-    The error is three standard errors of their mean: the direction was fixed before these samples were drawn, so their
-    curvatures are independent and unbiased.
+    The direction was fixed before these samples were drawn, so their curvatures are independent and unbiased: the error
+    is that of a one-sided t-interval at confidence 1 − δ.
     """
     batches = min(FRESH_BATCHES, max(2, size))
     batch = max(1, size // batches)
     curvatures = [
         symmetric_difference(objective.sample(batch, generator, ledger=ledger), x, v, radius) for _ in range(batches)
     ]
-    error = STANDARD_ERRORS * statistics.stdev(curvatures) / math.sqrt(batches)
+    error = student.quantile(1.0 - min(delta, 0.5), batches - 1) * statistics.stdev(curvatures) / math.sqrt(batches)
     return Measurement(
         curvature=statistics.fmean(curvatures), error=error, radius=radius, samples=batches * batch, fresh=True
     )

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants import practice, theory
+from unsaddle.constants import practice, theory, theory_renormalised
 from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
+from unsaddle.curvature.renormalise import renormalised
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
 
@@ -39,6 +40,15 @@ class NeonSettings:
     """𝓕: accept when f̂(u) ≤ −2𝓕, as Theorem 1 does; None: when one gradient proves curvature ≤ −target."""
     resolution: float = 0.0
     """Iterates shorter than this are not looked at: their quotient would be rounding."""
+    renormalise: bool = False
+    """Rescale the iterate to length r whenever it leaves [r/2, 2r], so that U plays no part, nor can 𝓕."""
+
+    def __post_init__(self) -> None:
+        if self.renormalise and self.decrease is not None:
+            raise ValueError(
+                f"decrease must be None with renormalise=True, got {self.decrease}: f̂ cannot fall by a given amount "
+                "along iterates that are kept short; leave it out to have the curvature tested"
+            )
 
 
 def theory_settings(
@@ -89,6 +99,34 @@ def practical_settings(search: Search) -> NeonSettings:
     )
 
 
+def theory_renormalised_settings(
+    *, gamma: float, delta: float, dimension: int, smoothness: float, hessian_lipschitz: float
+) -> NeonSettings:
+    """Zhang and Li (2021), Algorithm 1: η = 1/L1, and their T and r, for a curvature of −γ/4."""
+    return NeonSettings(
+        step_size=1.0 / smoothness,
+        num_steps=theory_renormalised.num_steps(gamma=gamma, delta=delta, dimension=dimension, smoothness=smoothness),
+        noise_radius=theory_renormalised.noise_radius(
+            gamma=gamma, delta=delta, dimension=dimension, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz
+        ),
+        target=gamma / 4.0,
+        hessian_lipschitz=hessian_lipschitz,
+        renormalise=True,
+    )
+
+
+def practical_renormalised_settings(search: Search) -> NeonSettings:
+    """The practical constants, with every probe at a radius between rounding and truncation."""
+    return replace(
+        practical_settings(search),
+        noise_radius=practice.renormalised_radius(
+            smallest=search.smallest_radius, measurement=search.measurement_radius
+        ),
+        trust_radius=math.inf,
+        renormalise=True,
+    )
+
+
 def neon(
     f_hat: DisplacedFunction,
     settings: NeonSettings,
@@ -109,6 +147,12 @@ def neon(
     iterate that passes is returned instead of the argmin over all of them, and iterates beyond U end the run; Lemma 7
     finds its iterate before step t, so u_t needs no gradient.
 
+    With `renormalise`, u is rescaled to ‖u‖ = r whenever it has left [r/2, 2r], before a gradient is taken there: NEON
+    as Zhang and Li (2021, Algorithm 1) have it, who rescale at every step. On a quadratic nothing but the length of the
+    iterates changes. Elsewhere they stay where f̂ is nearly quadratic however long the run, so r can be chosen for the
+    accuracy of a gradient difference alone, and U and 𝓕 play no part. The noise is drawn from the ball all the same:
+    only its direction matters, which is that of plain NEON at the same seed.
+
     Cost: one gradient a step, at most t. Memory: u, the probe point and ∇f(x), whatever t is. One step passes once over
     its vectors, block by block, so the state has moved on to u_{τ+1} when u_τ passes the test, and is taken back by one
     step from the gradient still at hand.
@@ -125,6 +169,7 @@ def neon(
     eta, L2 = settings.step_size, settings.hessian_lipschitz
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
     point = x + u
+    (next_uu,) = vectors.dots((u, u))
     history: list[tuple[int, float]] = []
     lowest = math.inf
 
@@ -132,11 +177,12 @@ def neon(
         return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
 
     for tau in range(settings.num_steps):
+        uu = renormalised(next_uu, settings.noise_radius, x, point, u) if settings.renormalise else next_uu
         if observer is not None:
             observer(tau, u)
         slope = vectors.dots((g0, u))[0] if settings.decrease is not None else 0.0
         value, g = f_hat.f.value_and_grad(point)
-        uu, ug = _sweep(x, u, g, g0, point, eta)  # products at u_τ; u is now u_{τ+1}
+        ug, next_uu = _sweep(x, u, g, g0, point, eta)  # u is now u_{τ+1}
         if uu == 0.0:
             break  # Everything has shrunk away.
         if not math.isfinite(ug):
@@ -165,12 +211,13 @@ def neon(
 
 
 def _sweep(x: Tensor, u: Tensor, g: Tensor, g0: Tensor, point: Tensor, eta: float) -> list[float]:
-    """One step of (12), in place, and the products ‖u‖² and uᵀ∇f̂(u) at the u that it leaves."""
+    """One step of (12), in place: uᵀ∇f̂(u) at the u that it leaves, and ‖u‖² at the one it comes to."""
     products = []
     for x_, u_, g_, g0_, p_ in vectors.blocks(x, u, g, g0, point):
         torch.sub(g_, g0_, out=p_)  # ∇f̂(u)
-        products.append((torch.dot(u_, u_), torch.dot(u_, p_)))
+        ug = torch.dot(u_, p_)
         u_.sub_(p_, alpha=eta)
+        products.append((ug, torch.dot(u_, u_)))
         torch.add(x_, u_, out=p_)  # where the next gradient is taken
     return vectors.total(products)
 
@@ -179,5 +226,13 @@ def extract(search: Search) -> Candidate:
     """NEON as `negative_curvature` calls it."""
     return search.within_budget(
         search.settings(theory_settings, practical_settings),
+        lambda settings: neon(search.f_hat, settings, search.generator, keep_history=search.keep_history),
+    )
+
+
+def extract_renormalised(search: Search) -> Candidate:
+    """NEON with iterates of bounded length, as `negative_curvature` calls it."""
+    return search.within_budget(
+        search.settings(theory_renormalised_settings, practical_renormalised_settings),
         lambda settings: neon(search.f_hat, settings, search.generator, keep_history=search.keep_history),
     )

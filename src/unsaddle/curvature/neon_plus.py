@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants import practice, theory
+from unsaddle.constants import practice, theory, theory_renormalised
 from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
 from unsaddle.curvature.neon import NeonSettings
+from unsaddle.curvature.renormalise import renormalised
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
 
@@ -81,6 +82,38 @@ def practical_settings(search: Search) -> NeonPlusSettings:
     )
 
 
+def theory_renormalised_settings(
+    *, gamma: float, delta: float, dimension: int, smoothness: float, hessian_lipschitz: float
+) -> NeonPlusSettings:
+    """Zhang and Li (2021), the accelerated loop: η = 1/(4L1), 1 − ζ = ¼√(γ/L1), their T and r, for −γ/4."""
+    return NeonPlusSettings(
+        step_size=0.25 / smoothness,
+        num_steps=theory_renormalised.accelerated_num_steps(
+            gamma=gamma, delta=delta, dimension=dimension, smoothness=smoothness
+        ),
+        noise_radius=theory_renormalised.accelerated_noise_radius(
+            gamma=gamma, delta=delta, dimension=dimension, hessian_lipschitz=hessian_lipschitz
+        ),
+        target=gamma / 4.0,
+        hessian_lipschitz=hessian_lipschitz,
+        renormalise=True,
+        momentum=theory_renormalised.accelerated_momentum(gamma=gamma, smoothness=smoothness),
+        gamma=gamma,
+    )
+
+
+def practical_renormalised_settings(search: Search) -> NeonPlusSettings:
+    """The practical constants, with every probe at a radius between rounding and truncation."""
+    return replace(
+        practical_settings(search),
+        noise_radius=practice.renormalised_radius(
+            smallest=search.smallest_radius, measurement=search.measurement_radius
+        ),
+        trust_radius=math.inf,
+        renormalise=True,
+    )
+
+
 @dataclass(frozen=True)
 class _Products:
     """Inner products at step τ, from which everything that the tests need follows."""
@@ -136,6 +169,11 @@ def neon_plus(
     on quadratics; the practical setting takes ½(y−u)ᵀ(h − ∇f̂(u)) for the left side, at the price of one vector instead
     of one evaluation a step. With 𝓕 set, the values are taken as printed.
 
+    With `renormalise`, (u, v, h) are rescaled together so that ‖u‖ = r whenever u, where the gradients are taken, has
+    left [r/2, 2r]: the accelerated loop of Zhang and Li (2021), who rescale at every step; see `neon`. On a quadratic
+    all tests are as before. Elsewhere h is still off by what it was before the rescaling, L2‖u‖²/2 with the longer u,
+    half of it forgotten at each step; what is found is measured again in any case.
+
     Cost: one gradient a step, at most t; with 𝓕 set also one value a step but the first. Memory: u, v, h, the probe
     point and ∇f(x), and one more once NCFind has something to remember.
 
@@ -154,12 +192,14 @@ def neon_plus(
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
     v, h = torch.zeros_like(x), torch.zeros_like(x)
     point = x + u
+    (next_uu,) = vectors.dots((u, u))
     first_far: Tensor | None = None  # NCFind's y_j
     far = (
         math.inf
         if settings.decrease is None
         else theory.neon_plus_momentum_threshold(momentum=zeta, step_size=eta, decrease=settings.decrease)
     )
+    overshoots = (2.0 + 2.0 * zeta) / (1.0 + 2.0 * zeta)  # (14) diverges along an eigenvalue λ > overshoots/η.
     history: list[tuple[int, float]] = []
     lowest = math.inf
 
@@ -167,11 +207,13 @@ def neon_plus(
         return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
 
     for tau in range(settings.num_steps):
+        uu = renormalised(next_uu, settings.noise_radius, x, point, u, v, h) if settings.renormalise else next_uu
         if observer is not None:
             observer(tau, u - zeta * v)
         at_y = _ValueAtY.of(f_hat, u, v, zeta) if settings.decrease is not None and tau > 0 else None
         value, g = f_hat.f.value_and_grad(point)
-        at = _sweep(x, u, v, h, g, g0, point, eta, zeta, first=tau == 0)  # products at τ; (u, v) is now at τ+1
+        *at_tau, next_uu = _sweep(x, u, v, h, g, g0, point, eta, zeta, first=tau == 0)  # (u, v) is now at τ+1
+        at = _Products(uu, *at_tau)
         if at.uu == 0.0:
             break  # Everything has shrunk away.
         if not (math.isfinite(at.ug) and math.isfinite(at.vg)):
@@ -186,7 +228,7 @@ def neon_plus(
         if math.sqrt(yy) > settings.trust_radius:
             # Only negative curvature, or a step that overshoots, makes y grow.
             return candidate(Status.NOTHING_FOUND if quotient < 0.0 else Status.SMOOTHNESS_EXCEEDED)
-        if quotient * eta > 2.0:
+        if quotient * eta > overshoots:
             return candidate(Status.SMOOTHNESS_EXCEEDED)
         if tau == 0:
             continue
@@ -213,18 +255,19 @@ def _sweep(
     eta: float,
     zeta: float,
     first: bool,
-) -> _Products:
-    """One step of (14), in place, and the products at the (u, v, h) that it leaves."""
+) -> list[float]:
+    """One step of (14), in place: all `_Products` but ‖u‖² at the (u, v, h) that it leaves, and ‖u‖² at the next."""
     products = []
     for x_, u_, v_, h_, g_, g0_, p_ in vectors.blocks(x, u, v, h, g, g0, point):
         torch.sub(g_, g0_, out=p_)  # ∇f̂(u)
-        pairs = ((u_, u_), (u_, v_), (v_, v_), (u_, p_), (u_, h_), (v_, p_), (v_, h_))
+        pairs = ((u_, v_), (v_, v_), (u_, p_), (u_, h_), (v_, p_), (v_, h_))
         products.append([torch.dot(a, b) for a, b in pairs])
         h_.lerp_(p_, 1.0 if first else 1.0 / (1.0 + zeta))  # ∇f̂(y); at the start y = u
         v_.mul_(zeta).sub_(p_, alpha=eta)
         u_.sub_(p_, alpha=eta).add_(v_, alpha=zeta)
+        products[-1].append(torch.dot(u_, u_))
         torch.add(x_, u_, out=p_)  # where the next gradient is taken
-    return _Products(*vectors.total(products))
+    return vectors.total(products)
 
 
 @dataclass(frozen=True)
@@ -279,5 +322,13 @@ def extract(search: Search) -> Candidate:
     """NEON⁺ as `negative_curvature` calls it."""
     return search.within_budget(
         search.settings(theory_settings, practical_settings),
+        lambda settings: neon_plus(search.f_hat, settings, search.generator, keep_history=search.keep_history),
+    )
+
+
+def extract_renormalised(search: Search) -> Candidate:
+    """NEON⁺ with iterates of bounded length, as `negative_curvature` calls it."""
+    return search.within_budget(
+        search.settings(theory_renormalised_settings, practical_renormalised_settings),
         lambda settings: neon_plus(search.f_hat, settings, search.generator, keep_history=search.keep_history),
     )

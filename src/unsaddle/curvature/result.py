@@ -36,7 +36,29 @@ class Status(Enum):
         "the gradient does not change near x: the function is constant or affine there, "
         "or x is detached from the loss; nothing can be said"
     )
+    NOT_QUADRATIC = (
+        "gradients at the probe radius do not add up to a Hessian: the function has a kink, or structure narrower than "
+        "the radius, and no smaller radius is possible in this precision: use float64, or smooth the function"
+    )
+    NOT_DETERMINISTIC = (
+        "the objective is not deterministic, two gradients at the same point differ: "
+        "switch dropout off, freeze the batch, or fix the seed inside the function"
+    )
     NOT_FINITE = "a value or gradient was NaN or infinite: move x, or bound the function there"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """The constants that a measurement goes by."""
+
+    gamma: float
+    """γ, given or relative to L1."""
+    smoothness: float
+    """L1, given or the largest |eigenvalue| seen."""
+    noise: float
+    """σ, the absolute error of a gradient."""
+    radius: float
+    """r, the probe radius: structure narrower than this is invisible."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +66,13 @@ class Measurement:
     """Curvature along one direction, by symmetric gradient differences."""
 
     curvature: float
-    """vᵀ(∇f(x+rv) − ∇f(x−rv))/(2r)."""
+    """vᵀ(∇f(x+rv) − ∇f(x−rv))/(2r), extrapolated to r = 0."""
     error: float
-    """How far it may be off: truncation and rounding; on fresh samples, three standard errors."""
+    """How far it may be off: truncation and rounding; on fresh samples, the interval's half-width."""
     radius: float
-    """r."""
+    """r, the smallest of the radii."""
+    consistent: bool = True
+    """Whether the radii agree as those of a smooth function do; if not, the error is not to be trusted."""
     samples: int
     """How many samples answered."""
     fresh: bool
@@ -63,6 +87,10 @@ class Candidate:
     status: Status
     lowest: float = float("inf")
     """The lowest quotient uᵀ∇f̂(u)/‖u‖² met on the way."""
+    scale: Scale | None = None
+    """The constants it found for itself, if it did not take those of the search."""
+    deciding: tuple[Tensor, ...] = ()
+    """Where nothing was found: the lowest directions it knows, and the highest."""
     exhausted: bool = False
     """Whether it took every step it was allowed, so that more might have changed the answer."""
     history: tuple[tuple[int, float], ...] = ()
@@ -77,6 +105,8 @@ class Curvature:
     curvature: float
     """Measured along the direction, on fresh samples where there are any; nan where nothing was measured."""
     status: Status
+    gradient_norm: float
+    """‖∇F_S(x)‖."""
     cost: Cost
     """Everything that was evaluated to get here."""
     gamma: float
@@ -85,10 +115,16 @@ class Curvature:
     """The probability that the random start hid a curvature below -gamma."""
     method: str
     smoothness: float
-    """L1 as given or measured."""
+    """L1 as given, or the largest |eigenvalue| seen."""
+    radius: float
+    """The resolution: structure narrower than this around x is invisible, and the answer is conditional on it."""
+    noise: float
+    """σ, the absolute error of a gradient that was reckoned with."""
     lowest: float
     """The lowest quotient that the extractor met on its way: evidence, not a bound."""
     measurements: tuple[Measurement, ...] = ()
+    deciding: tuple[Tensor, ...] = field(default=(), repr=False)
+    """Where nothing was found: the directions that decide, lowest first; on them "nothing" was checked."""
     history: tuple[tuple[int, float], ...] = field(default=(), repr=False)
     """(gradients or Hessian products spent, quotient) for each step, if it was asked for."""
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from unsaddle.constants import practice
+from unsaddle.constants import estimates, practice
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.result import Candidate, Scale, Status
 from unsaddle.objective import Objective, SampledFunction
 
 Observer = Callable[[int, Tensor], None]
@@ -25,21 +27,35 @@ S = TypeVar("S", bound=Any)
 """Settings of an extractor: a frozen dataclass with `num_steps`."""
 
 
+class Inconclusive(Exception):  # noqa: N818  (an outcome, not an error)
+    """Raised where a constant that an extractor needs cannot be had; `negative_curvature` turns it into its status."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.value)
+        self.status = status
+
+
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """The question put to an extractor."""
+    """The question put to an extractor, and what is known about the function.
+
+    Constants that were not given are measured when they are first asked for, so that an extractor pays for those that it
+    needs and no others.
+    """
 
     objective: Objective
     f: SampledFunction
     """F_S, frozen; with `hvp` for second-order extractors."""
     f_hat: DisplacedFunction
     """f̂ of F_S at x, with ∇F_S(x) cached."""
-    gamma: float
-    """The curvature sought, γ."""
+    given_gamma: float | None
+    """γ, if it was given."""
+    relative_gamma: float
+    """γ as a share of L1, if it was not."""
     delta: float
     """The probability of missing it, δ."""
-    smoothness: float
-    """L1."""
+    given_smoothness: float | None
+    """L1, if it was given."""
     hessian_lipschitz: float | None
     """L2, if known."""
     theory: bool
@@ -63,6 +79,35 @@ class Search:
     def ledger(self) -> Ledger:
         return self.f.ledger
 
+    @cached_property
+    def smoothness(self) -> float:
+        """L1, given or measured with a few gradients, and never below γ."""
+        if self.given_smoothness is None:
+            if not self.affords(estimates.SMOOTHNESS_STEPS):
+                raise Inconclusive(Status.BUDGET_SPENT)
+            # At the cube root of the precision, truncation and rounding balance.
+            radius = torch.finfo(self.x.dtype).eps ** (1.0 / 3.0) * max(1.0, self.f_hat.x_norm)
+            measured = estimates.smoothness(lambda v: self.f_hat.product(v, radius), self.x, self.generator)
+            if not math.isfinite(measured):
+                raise Inconclusive(Status.NOT_FINITE)
+            if measured == 0.0:
+                raise Inconclusive(Status.FLAT)
+        else:
+            measured = self.given_smoothness
+        return max(measured, self.given_gamma or 0.0)
+
+    @property
+    def gamma(self) -> float:
+        """γ, given or relative to L1."""
+        return self.relative_gamma * self.smoothness if self.given_gamma is None else self.given_gamma
+
+    @property
+    def noise(self) -> float:
+        """σ: what rounding does to a gradient, as far as its size tells."""
+        return practice.gradient_noise(
+            dtype=self.x.dtype, grad_norm=self.f_hat.grad_norm, smoothness=self.smoothness, x_norm=self.f_hat.x_norm
+        )
+
     @property
     def trust_radius(self) -> float:
         """U: how far f̂ is taken to be quadratic."""
@@ -73,19 +118,14 @@ class Search:
     @property
     def smallest_radius(self) -> float:
         """r_min: how near to x rounding allows a probe."""
-        noise = practice.gradient_noise(
-            dtype=self.x.dtype, grad_norm=self.f_hat.grad_norm, smoothness=self.smoothness, x_norm=self.f_hat.x_norm
+        return practice.smallest_radius(
+            noise=self.noise, gamma=self.gamma, dtype=self.x.dtype, smoothness=self.smoothness
         )
-        return practice.smallest_radius(noise=noise, gamma=self.gamma, dtype=self.x.dtype, smoothness=self.smoothness)
-
-    @property
-    def precision_is_enough(self) -> bool:
-        """Whether some radius lies between rounding and truncation."""
-        return self.smallest_radius <= self.trust_radius / 5.0
 
     @property
     def noise_radius(self) -> float:
         """r: how large the noise is."""
+        self.check_precision()
         return practice.noise_radius(
             smallest=self.smallest_radius, trust=self.trust_radius, dimension=self.dimension, delta=self.delta
         )
@@ -93,7 +133,18 @@ class Search:
     @property
     def measurement_radius(self) -> float:
         """Where the curvature of a candidate is measured."""
+        self.check_precision()
         return practice.measurement_radius(smallest=self.smallest_radius, trust=self.trust_radius)
+
+    @property
+    def scale(self) -> Scale:
+        """The constants by which a candidate is measured."""
+        return Scale(gamma=self.gamma, smoothness=self.smoothness, noise=self.noise, radius=self.measurement_radius)
+
+    def check_precision(self) -> None:
+        """Whether some radius lies between rounding and truncation."""
+        if self.smallest_radius > self.trust_radius / 5.0:
+            raise Inconclusive(Status.PRECISION_TOO_LOW)
 
     @property
     def known_hessian_lipschitz(self) -> float:
@@ -131,6 +182,11 @@ class Search:
             return run(settings)
         candidate = run(replace(settings, num_steps=left))
         return replace(candidate, status=Status.BUDGET_SPENT) if candidate.exhausted else candidate
+
+    def affords(self, gradients: int) -> bool:
+        """Whether the budget allows so many more, beside the measurement."""
+        left = self._steps_left(1, 0)
+        return left is None or gradients <= left
 
     def _steps_left(self, calls_a_step: int, extra_calls: int) -> int | None:
         if self.max_gradients is None:

@@ -94,8 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"Lowest eigenvalue, from {REFERENCE_STEPS} Lanczos steps: {lowest_eigenvalue(objective, x, seed):.3f}."
     )
     console.print(
-        f"An extractor stops at the first direction with curvature at most −γ/2 = {-GAMMA / 2:g}; the curvature along it "
-        "is measured again, symmetrically, and if it was found on a sample, on fresh samples too."
+        f"Extractors stop at the first direction with curvature at most −γ/2 = {-GAMMA / 2:g}; krylov goes on until it "
+        "has converged. The curvature is measured again, symmetrically; after a sample, on fresh samples too."
     )
     for status in dict.fromkeys(row.result.status for row in rows):
         console.print(f"[bold]{status.name.lower().replace('_', ' ')}[/bold]: {status.value}.")

@@ -1,0 +1,296 @@
+"""Lanczos on gradient differences: the fewest gradients to a direction, or to "nothing", that we know of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.constants import estimates
+from unsaddle.constants.start import unlucky_component
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.projection import Projection
+from unsaddle.curvature.result import Candidate, Scale, Status
+from unsaddle.curvature.search import Inconclusive, Observer, Search
+
+LOWEST = 3
+"""Ritz vectors returned where nothing was found: those along which the Hessian's sampling error is estimated."""
+
+KEEP = 8
+"""Ritz vectors kept over a restart of 20 vectors; two fifths of a smaller or larger basis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KrylovSettings:
+    """Constants of the Krylov extractor."""
+
+    num_steps: int
+    """At most so many gradients."""
+    delta: float
+    """The probability that the random start hides an eigenvector below −γ."""
+    gamma: float | None = None
+    """γ; None for a share of the largest |eigenvalue| seen:"""
+    relative_gamma: float = 1e-2
+    """that share."""
+    noise: float = 0.0
+    """σ, the absolute error of a gradient."""
+    noise_share: float = 0.1
+    """Probes are so long that rounding contributes this share of γ to a product, √2σ/r."""
+    smallest_radius: float
+    """r is at least this, however small the noise,"""
+    largest_radius: float = math.inf
+    """and at most this."""
+    first_curvature: float = 0.0
+    """A size of the Hessian to choose the first radius by, where γ is not given."""
+    central: bool = False
+    """Take products from both sides, (∇f(x+rq) − ∇f(x−rq))/(2r), at two gradients each."""
+    basis: int = 20
+    """Vectors kept."""
+    accuracy: float = 0.1
+    """A Ritz pair below −γ/2 is returned when its residual is this share of its value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KrylovCandidate(Candidate):
+    """A candidate, and what it rests on."""
+
+    scale: Scale
+    """γ as given, or a hundredth of L1; L1, the largest |eigenvalue| seen; σ; and r, the radius of the last probe."""
+    asymmetry: float = 0.0
+    """The largest difference between entries of QᵀHQ that should be equal: the error of the products, as it shows."""
+
+
+def krylov(
+    f_hat: DisplacedFunction,
+    settings: KrylovSettings,
+    generator: torch.Generator,
+    *,
+    keep_history: bool = False,
+    observer: Observer | None = None,
+) -> KrylovCandidate:
+    """Find a Ritz vector of ∇²f(x) below −γ/2, or exclude eigenvalues below −γ at confidence 1 − δ.
+
+        w = (∇f(x + rq_j) − ∇f(x))/r                        one gradient
+        h = Qᵀw, w ← w − Qh, twice (h summed);  b = ‖w‖;  q_{j+1} = w/b
+        (θ, s) = lowest Ritz pair of sym(QᵀHQ)
+        found:    θ ≤ −γ/2 and the residual b|s_last| ≤ accuracy·|θ|
+        nothing:  θ > −γ/2 and the start's component along any eigenvector below −γ would have to be smaller than that
+                  of a random start is with probability δ (`Projection.log_missed`)
+        at `basis` vectors: keep the lowest Ritz vectors and q_{j+1} (thick restart)
+
+    No constant of f is needed. The radius follows γ, which, if not given, is a hundredth of the largest |eigenvalue|
+    seen so far and so only grows; the bound at a smaller γ holds for a larger one. Full reorthogonalisation and the
+    symmetrised projection keep the Ritz values right while the error of a product is below about a third of γ; the
+    three-term recurrence would not.
+
+    Cost: one gradient a step. Memory: basis + 1 vectors in one block, the probe point and ∇f(x).
+
+    >>> from unsaddle import Function
+    >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
+    >>> saddle = DisplacedFunction(f, torch.zeros(2, dtype=torch.float64))
+    >>> settings = KrylovSettings(num_steps=10, delta=0.05, smallest_radius=1e-8)
+    >>> found = krylov(saddle, settings, torch.Generator().manual_seed(0))
+    >>> found.status.name, round(found.lowest, 6)
+    ('FOUND', -2.0)
+    """
+    x, g0 = f_hat.x, f_hat.grad0
+    d, m = x.numel(), settings.basis
+    basis = torch.empty(min(m, d) + 1, d, dtype=x.dtype, device=x.device)
+    basis[0] = vectors.random_direction(x, generator)
+    projection = Projection(basis.shape[0])
+    allowed = math.log(unlucky_component(dimension=d, delta=settings.delta))
+    point = torch.empty_like(x)
+    history: list[tuple[int, float]] = []
+    largest = settings.first_curvature
+    radius = settings.smallest_radius
+
+    def gamma() -> float:
+        return settings.relative_gamma * largest if settings.gamma is None else settings.gamma
+
+    def candidate(status: Status, ritz: int | None = None, **extra: Any) -> KrylovCandidate:
+        vector = None if ritz is None else _combine(basis, projection, ritz)
+        lowest = float(projection.values[0]) if projection.size else math.inf
+        # The measured σ, and what the rounding of the probe points can do, which a single measurement may miss.
+        noise = settings.noise + torch.finfo(x.dtype).eps * largest * (f_hat.x_norm + 16.0 * radius)
+        scale = Scale(gamma=gamma(), smoothness=largest, noise=noise, radius=radius)
+        return KrylovCandidate(
+            vector=vector,
+            status=status,
+            lowest=lowest,
+            history=tuple(history),
+            scale=scale,
+            asymmetry=projection.asymmetry,
+            **extra,
+        )
+
+    def nothing() -> KrylovCandidate:
+        lowest = range(min(LOWEST, projection.size - 1))
+        deciding = tuple(_combine(basis, projection, i) for i in (*lowest, -1))
+        return candidate(Status.NOTHING_FOUND, deciding=deciding)
+
+    for step in range(settings.num_steps):
+        j = projection.size
+        radius = _radius(settings, gamma())
+        g = f_hat.f.grad(torch.add(x, basis[j], alpha=radius, out=point))
+        if settings.central:
+            w = basis[j + 1].copy_(g)
+            w.sub_(f_hat.f.grad(torch.sub(x, basis[j], alpha=radius, out=point))).div_(2.0 * radius)
+        else:
+            w = torch.sub(g, g0, out=basis[j + 1]).div_(radius)
+        products, b = _orthogonalise(basis[: j + 1], w)
+        if not (math.isfinite(b) and np.isfinite(products).all()):
+            return candidate(Status.NOT_FINITE)
+        largest = max(largest if step > 0 else 0.0, math.hypot(b, *products))
+        projection.extend(products, b)
+        largest = max(largest, float(np.abs(projection.values).max()))
+        lowest = float(projection.values[0])
+        if keep_history:
+            history.append((f_hat.f.ledger.gradients, lowest))
+        if observer is not None:
+            observer(step, _combine(basis, projection, 0))
+        if largest == 0.0:
+            return candidate(Status.FLAT)
+        low_enough = lowest <= -gamma() / 2.0
+        if low_enough and projection.residuals[0] <= settings.accuracy * abs(lowest):
+            return candidate(Status.FOUND, 0)
+        exhausted = step + 1 == d or b <= _breakdown(x) * largest
+        if exhausted:  # The space is everything, or invariant: its Ritz values are eigenvalues.
+            return candidate(Status.FOUND, 0) if low_enough else nothing()
+        if not low_enough and projection.log_missed(gamma()) <= allowed:
+            return nothing()
+        w.div_(b)
+        if projection.size == m:
+            _restart(basis, projection, settings, gamma())
+    return candidate(Status.NOTHING_FOUND, exhausted=True)
+
+
+def _radius(settings: KrylovSettings, gamma: float) -> float:
+    wanted = _wanted_radius(settings, gamma) if gamma > 0.0 else 0.0
+    return min(max(wanted, settings.smallest_radius), settings.largest_radius)
+
+
+def _wanted_radius(settings: KrylovSettings, gamma: float) -> float:
+    return math.sqrt(2.0) * settings.noise / (settings.noise_share * gamma)
+
+
+def _breakdown(x: Tensor) -> float:
+    return 10.0 * torch.finfo(x.dtype).eps
+
+
+def _orthogonalise(basis: Tensor, w: Tensor) -> tuple[np.ndarray, float]:
+    """Take the basis out of w, twice, in place; returns what was taken out, summed, and the length of what is left."""
+    once = basis @ w
+    torch.addmv(w, basis.T, once, alpha=-1.0, out=w)
+    again = basis @ w
+    torch.addmv(w, basis.T, again, alpha=-1.0, out=w)
+    *products, squared = torch.cat([once + again, torch.dot(w, w).reshape(1)]).tolist()
+    return np.array(products), math.sqrt(squared)
+
+
+def _combine(basis: Tensor, projection: Projection, index: int) -> Tensor:
+    """A Ritz vector in the big space, normalised."""
+    coefficients = torch.from_numpy(np.ascontiguousarray(projection.vectors[:, index])).to(basis)
+    v = basis[: projection.vectors.shape[0]].T @ coefficients
+    return v.div_(vectors.norm(v))
+
+
+def _restart(basis: Tensor, projection: Projection, settings: KrylovSettings, gamma: float) -> None:
+    """Thick restart in place, block by block, so that no second basis is needed."""
+    size = projection.size
+    keep = max(1, size * KEEP // 20)
+    coefficients = torch.from_numpy(np.ascontiguousarray(projection.restart(keep, gamma).T)).to(basis)
+    for (block,) in _column_blocks(basis):
+        block[:keep] = coefficients @ block[:size]
+    basis[keep] = basis[size]
+
+
+def _column_blocks(basis: Tensor) -> list[tuple[Tensor]]:
+    columns = max(1, vectors.BLOCK_BYTES // basis.element_size())
+    return [(block,) for block in torch.split(basis, columns, dim=1)]
+
+
+STEPS = 2000
+"""Gradients that a run takes without a budget of its own."""
+
+NOISE_SHARE = {torch.float32: 0.1, torch.float64: 1e-4}
+"""Rounding in a product as a share of γ. In float32 there is nothing to give away; in float64 there is."""
+
+FARTHEST = 0.03
+"""Probes go no farther than this share of ‖x‖; beyond it a Hessian means nothing for any function we met."""
+
+CHECK_GRADIENTS = 4
+
+
+def extract(search: Search) -> Candidate:
+    """Krylov as `negative_curvature` calls it: measure σ, run, and check what "nothing" rests on."""
+    f_hat, x_norm = search.f_hat, search.f_hat.x_norm
+    eps = torch.finfo(search.x.dtype).eps
+    if not search.affords(2 + CHECK_GRADIENTS):
+        raise Inconclusive(Status.BUDGET_SPENT)
+    near = _noise(search)
+    # In few dimensions the measured noise can come out small by accident; this much there always is.
+    noise = max(near.noise, 0.25 * eps * (f_hat.grad_norm + near.curvature * x_norm))
+    settings = KrylovSettings(
+        num_steps=STEPS,
+        delta=search.delta,
+        gamma=search.given_gamma,
+        relative_gamma=search.relative_gamma,
+        noise=noise,
+        noise_share=NOISE_SHARE[search.x.dtype],
+        # Where x or the noise is zero nothing tells the scale, and √ε of one, or of ‖x‖, has to do.
+        smallest_radius=10.0 * eps * x_norm if noise * x_norm > 0.0 else math.sqrt(eps) * max(1.0, x_norm),
+        largest_radius=FARTHEST * x_norm if x_norm > 0.0 else FARTHEST,
+        first_curvature=near.curvature,
+    )
+    for central in (False, True):
+        candidate = search.within_budget(
+            replace(settings, central=central),
+            lambda s: krylov(f_hat, s, search.generator, keep_history=search.keep_history),
+            calls_a_step=1 + central,
+            extra_calls=CHECK_GRADIENTS,
+        )
+        assert isinstance(candidate, KrylovCandidate)
+        if candidate.exhausted:
+            return replace(candidate, status=Status.BUDGET_SPENT)
+        if candidate.scale.gamma > 0.0 and _wanted_radius(settings, candidate.scale.gamma) > settings.largest_radius:
+            return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
+        if candidate.status is not Status.NOTHING_FOUND or _is_quadratic(f_hat, candidate):
+            return candidate
+    return replace(candidate, status=Status.NOT_QUADRATIC)
+
+
+def _noise(search: Search) -> estimates.GradientNoise:
+    """σ; where it is far above what rounding does, one more gradient tells whether f answers the same twice."""
+    f_hat = search.f_hat
+    near = estimates.gradient_noise(f_hat.f.grad, search.x, f_hat.x_norm, f_hat.grad0, search.generator)
+    if not math.isfinite(near.noise):
+        raise Inconclusive(Status.NOT_FINITE)
+    if near.drowned and near.noise > SUSPICIOUS * torch.finfo(search.x.dtype).eps * f_hat.grad_norm:
+        repeated = vectors.norm(f_hat.grad(torch.zeros_like(search.x)))
+        if repeated > 0.1 * near.noise:
+            raise Inconclusive(Status.NOT_DETERMINISTIC)
+    return near
+
+
+SUSPICIOUS = 1e3
+"""Noise above so many roundings of the gradient is looked into."""
+
+
+def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bool:
+    """Whether the probes saw a Hessian: products are symmetric, and opposite probes agree along what decides.
+
+    ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r) is the even part of a product, zero for a quadratic.
+    """
+    scale = candidate.scale
+    if candidate.asymmetry > scale.gamma / 2.0:
+        return False
+    for v in {id(v): v for v in (candidate.deciding[0], candidate.deciding[-1])}.values():
+        even = f_hat.grad(v * scale.radius).add_(f_hat.grad(v * -scale.radius))
+        if vectors.norm(even) / (2.0 * scale.radius) > scale.gamma / 2.0 + 1.2 * scale.noise / scale.radius:
+            return False
+    return True

@@ -1,0 +1,191 @@
+"""Neon2 det: negative curvature from noise by a Chebyshev iteration with gradients.
+
+A Chebyshev polynomial of the shifted Hessian leaves bounded what is above −3γ/4, and lets the rest grow as fast as a
+polynomial can.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.constants import practice, theory_neon2
+from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
+from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.search import Observer, Search
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neon2DetSettings:
+    """Constants of Neon2 det; `theory_settings` and `practical_settings` make them."""
+
+    smoothness: float
+    """L1, at least γ: curvatures up to 2L1 − 3γ/4 stay bounded."""
+    gamma: float
+    """γ, the paper's δ."""
+    num_steps: int
+    """T."""
+    noise_radius: float
+    """σ."""
+    escape_radius: float
+    """r: what grows beyond it has negative curvature."""
+    target: float | None = None
+    """Return also the first y_t whose own gradient proves a curvature of at most −target; None: wait for r."""
+    hessian_lipschitz: float = 0.0
+    """L2, in that proof."""
+    resolution: float = 0.0
+    """The curvature along a y_t shorter than this is not looked at: it would be rounding."""
+
+
+def theory_settings(
+    *,
+    gamma: float,
+    delta: float,
+    dimension: int,
+    smoothness: float,
+    hessian_lipschitz: float,
+    c1: float = theory_neon2.DET_C1,
+) -> Neon2DetSettings:
+    """Neon2's own constants, of which C1 is up to the caller."""
+    sigma = theory_neon2.det_noise_radius(
+        gamma=gamma,
+        delta=delta,
+        dimension=dimension,
+        smoothness=smoothness,
+        hessian_lipschitz=hessian_lipschitz,
+        c1=c1,
+    )
+    return Neon2DetSettings(
+        smoothness=smoothness,
+        gamma=gamma,
+        num_steps=theory_neon2.det_num_steps(
+            gamma=gamma, delta=delta, dimension=dimension, smoothness=smoothness, c1=c1
+        ),
+        noise_radius=sigma,
+        escape_radius=theory_neon2.det_escape_radius(noise_radius=sigma, delta=delta, dimension=dimension, c1=c1),
+    )
+
+
+def practical_settings(search: Search) -> Neon2DetSettings:
+    """Usable constants: see `constants.practice`."""
+    scales = {"smoothness": search.smoothness, "gamma": search.gamma}
+    sigma = practice.neon2_det_noise_radius(
+        smallest=search.smallest_radius, trust=search.trust_radius, noise=search.noise_radius, **scales
+    )
+    return Neon2DetSettings(
+        num_steps=practice.neon2_det_num_steps(dimension=search.dimension, delta=search.delta, **scales),
+        noise_radius=sigma,
+        escape_radius=sigma * practice.neon2_det_escape_ratio(**scales),
+        target=search.gamma / 2.0,
+        hessian_lipschitz=search.hessian_lipschitz or 0.0,
+        resolution=search.smallest_radius,
+        **scales,
+    )
+
+
+def neon2_det(
+    f_hat: DisplacedFunction,
+    settings: Neon2DetSettings,
+    generator: torch.Generator,
+    *,
+    keep_history: bool = False,
+    observer: Observer | None = None,
+) -> Candidate:
+    """Find v with vᵀ∇²f(x)v/‖v‖² ≤ −γ/2, by a Chebyshev iteration from noise.
+
+    Neon2 det (Allen-Zhu and Li, 2017), with its letters but γ for its δ:
+
+        M(y) = −(∇f(x+y) − ∇f(x))/L1 + (1 − 3γ/(4L1))·y
+        y_0 = 0;  y_1 = ξ, uniform on the sphere of radius σ
+        for t = 1, …, T:
+            y_{t+1} = 2M(y_t) − y_{t−1}
+            v_t = y_{t+1} − M(y_t);  if ‖v_t‖ ≥ r: return v_t
+        return nothing
+
+    On a quadratic M is a matrix, and v_t = T_t(M)ξ with T_t the Chebyshev polynomial of the first kind. It maps
+    λ ∈ [−3γ/4, 2L1 − 3γ/4] into [−1, 1], where |T_t| ≤ 1, and λ ≤ −γ beyond 1 + γ/(4L1), where T_t grows as cosh(tθ),
+    θ ≈ √(γ/(2L1)). What is longer than r ≫ σ is therefore mostly below −3γ/4.
+
+    Departure: y_t = U_{t−1}(M)ξ, of the second kind, is where the gradients are taken, so the curvature along it comes
+    free: yᵀ∇f̂(y)/‖y‖². With `target` set, the first y_t that has it proved is returned, as NEON does, which takes about
+    half the gradients; y_t is longer than v_t, and its curvature settles before v_t has the length that proves it
+    unseen.
+
+    Cost: one gradient a step, at most T. Memory: two y, the probe point and ∇f(x). `observer` is shown (t, v_t); the
+    history is of the curvature along y_t.
+
+    >>> from unsaddle import Function
+    >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
+    >>> saddle = DisplacedFunction(f, torch.zeros(2, dtype=torch.float64))
+    >>> settings = Neon2DetSettings(smoothness=2.0, gamma=2.0, num_steps=20, noise_radius=1e-4, escape_radius=1e-2)
+    >>> found = neon2_det(saddle, settings, torch.Generator().manual_seed(0))
+    >>> bool(found.vector[1].abs() > found.vector[0].abs())
+    True
+    """
+    x, g0, L1 = f_hat.x, f_hat.grad0, settings.smoothness
+    shift = 1.0 - 0.75 * settings.gamma / L1
+    y = vectors.random_direction(x, generator).mul_(settings.noise_radius)
+    y_other = torch.zeros_like(x)  # y_{t−1} before a sweep, y_{t+1} after it
+    point = x + y
+    history: list[tuple[int, float]] = []
+    lowest = math.inf
+
+    def candidate(status: Status, vector: Tensor | None = None) -> Candidate:
+        return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
+
+    for t in range(1, settings.num_steps + 1):
+        g = f_hat.f.grad(point)
+        yy, yg, vv = _sweep(x, y, y_other, g, g0, point, L1, shift)
+        if not (math.isfinite(yg) and math.isfinite(vv)):
+            return candidate(Status.NOT_FINITE)
+        is_long = vv >= settings.escape_radius**2
+        v = _chebyshev(y, y_other, g, g0, L1, shift) if is_long or observer is not None else None
+        if observer is not None and v is not None:
+            observer(t, v)
+        quotient = yg / yy if yy > 0.0 else math.inf  # y_t may vanish for one t: its neighbours do not.
+        if keep_history:
+            history.append((f_hat.f.ledger.gradients, quotient))
+        if yy > 0.0 and yy >= settings.resolution**2:
+            lowest = min(lowest, quotient)
+            if quotient > L1 * (1.0 + shift) or (is_long and quotient >= 0.0):
+                return candidate(Status.SMOOTHNESS_EXCEEDED)  # M has an eigenvalue below −1, which grows as well.
+            bound = curvature_bound(squared_norm=yy, product=yg, hessian_lipschitz=settings.hessian_lipschitz)
+            if settings.target is not None and bound <= -settings.target:
+                return candidate(Status.FOUND, y)
+        if is_long:
+            return candidate(Status.FOUND, v)
+        y, y_other = y_other, y
+    return replace(candidate(Status.NOTHING_FOUND), exhausted=True)
+
+
+def _sweep(
+    x: Tensor, y: Tensor, y_other: Tensor, g: Tensor, g0: Tensor, point: Tensor, L1: float, shift: float
+) -> list[float]:
+    """One step, in place, from y_{t−1} to y_{t+1} in `y_other`: ‖y_t‖², y_tᵀ∇f̂(y_t) and ‖v_t‖²."""
+    products = []
+    for x_, y_, z_, g_, g0_, p_ in vectors.blocks(x, y, y_other, g, g0, point):
+        torch.sub(g_, g0_, out=p_)  # ∇f̂(y)
+        yy, yg = torch.dot(y_, y_), torch.dot(y_, p_)
+        p_.mul_(-1.0 / L1).add_(y_, alpha=shift)  # M(y)
+        torch.sub(p_, z_, out=z_)  # v_t = M(y_t) − y_{t−1}
+        products.append((yy, yg, torch.dot(z_, z_)))
+        z_.add_(p_)  # y_{t+1}
+        torch.add(x_, z_, out=p_)  # where the next gradient is taken
+    return vectors.total(products)
+
+
+def _chebyshev(y: Tensor, y_next: Tensor, g: Tensor, g0: Tensor, L1: float, shift: float) -> Tensor:
+    """v_t = y_{t+1} − M(y_t), from the gradient still at hand."""
+    return torch.sub(y_next, y, alpha=shift).add_(g, alpha=1.0 / L1).sub_(g0, alpha=1.0 / L1)
+
+
+def extract(search: Search) -> Candidate:
+    """Neon2 det as `negative_curvature` calls it."""
+    return search.within_budget(
+        search.settings(theory_settings, practical_settings),
+        lambda settings: neon2_det(search.f_hat, settings, search.generator, keep_history=search.keep_history),
+    )

@@ -1,0 +1,81 @@
+"""The small side of a Krylov method: the Hessian projected on a basis, its Ritz pairs, and what they exclude."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Projection:
+    """M = sym(QᵀHQ) for an orthonormal basis Q that grows by one vector at a time and is now and then restarted.
+
+    The basis satisfies HQ = QM + b·q_next·e_lastᵀ: the Lanczos relation, which a thick restart keeps (Wu and Simon
+    2000). After a restart M is an arrow: the kept Ritz values on the diagonal, joined to the vector that follows them.
+
+    `log_missed` turns that relation into a bound. Let v be a unit eigenvector with eigenvalue λ, and c_i = q_i·v. Then
+
+        (λI − M)c = b·c_next·e_last,   so   c = −c_next·y(λ),   y(λ) = b(M − λI)⁻¹e_last,
+
+    and ‖c‖² + c_next² ≤ 1. With i0 the start vector (after a restart: the vector that follows the kept ones), whose
+    component was c_i0, c_i0² ≤ y_i0²/(1 + Σ_{i≥i0} y_i²). While every Ritz value is above −γ, the right side only falls
+    as λ goes down from −γ, so that its value at λ = −γ bounds them all, and over restarts the factors multiply. The
+    proof is in docs/krylov.md.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._m = np.zeros((capacity + 1, capacity + 1))
+        self.size = 0
+        self.next_norm = 0.0
+        self.asymmetry = 0.0
+        self._first = 0
+        self._log_before = 0.0
+
+    def extend(self, products: Array, next_norm: float) -> None:
+        """Take in HQ's next column: `products` = Qᵀ(Hq_last), and `next_norm` = b, the length of what is left of it."""
+        j = self.size
+        self._m[j, j] = products[j]
+        # What was expected (an off-diagonal, the arrow, or zero) and what was measured, averaged: sym(QᵀHQ).
+        self.asymmetry = max(self.asymmetry, float(np.abs(self._m[:j, j] - products[:j]).max(initial=0.0)))
+        self._m[:j, j] = self._m[j, :j] = (self._m[:j, j] + products[:j]) / 2.0
+        self.size, self.next_norm = j + 1, next_norm
+        self._m[j + 1, j] = self._m[j, j + 1] = next_norm
+        self.values, self.vectors = np.linalg.eigh(self._m[: j + 1, : j + 1])
+
+    values: Array
+    """Ritz values, ascending."""
+    vectors: Array
+    """Ritz vectors in the basis, a column each."""
+
+    @property
+    def residuals(self) -> Array:
+        """‖Hu − θu‖ of each Ritz pair: b times the last component."""
+        residuals: Array = self.next_norm * np.abs(self.vectors[-1])
+        return residuals
+
+    def log_missed(self, gamma: float) -> float:
+        """log of a bound on (q_0·v)² for any eigenvector v with an eigenvalue ≤ −γ; needs every Ritz value above −γ."""
+        y = self._resolvent(gamma)[self._first :]
+        if y[0] == 0.0:
+            return -math.inf
+        return self._log_before + 2.0 * math.log(abs(y[0])) - math.log1p(float(y @ y))
+
+    def restart(self, keep: int, gamma: float) -> Array:
+        """Keep the lowest `keep` Ritz vectors and the next basis vector; returns the coefficients of the kept ones."""
+        if self.values[0] > -gamma:
+            y = abs(self._resolvent(gamma)[self._first])
+            self._log_before += 2.0 * math.log(y) if y > 0.0 else -math.inf
+        kept = self.vectors[:, :keep]
+        arrow = self.next_norm * self.vectors[-1, :keep]
+        self._m[:] = 0.0
+        self._m[range(keep), range(keep)] = self.values[:keep]
+        self._m[keep, :keep] = self._m[:keep, keep] = arrow
+        self.size = self._first = keep
+        return kept
+
+    def _resolvent(self, gamma: float) -> Array:
+        y: Array = self.next_norm * (self.vectors @ (self.vectors[-1] / (self.values + gamma)))
+        return y

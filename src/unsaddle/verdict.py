@@ -1,0 +1,249 @@
+"""The verdict: minimum, saddle, not stationary or undecided, with how sure and why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks, vectors
+from unsaddle.constants import student
+from unsaddle.cost import Cost, Ledger
+from unsaddle.curvature.extract import RELATIVE_GAMMA, find
+from unsaddle.curvature.measure import FRESH_BATCHES, symmetric_difference
+from unsaddle.curvature.result import Curvature, Status
+from unsaddle.objective import Objective
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RELATIVE_EPS = 1e-3
+"""ε by default: a gradient step of 1/L1 would move x by less than this share of ‖x‖ (of 1, if that is more)."""
+
+START_DELTA = 1e-4
+"""δ spent on the random start, if δ/2 is more. A tenth of the gradients buys a verdict that an unlucky start does not
+spoil; the confidence stated stays 1 − δ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What `is_minimum` found."""
+
+    kind: str
+    """"minimum", "saddle", "not stationary" or "undecided"."""
+    gradient_norm: float
+    """‖∇F(x)‖, from fresh samples where there are any."""
+    gradient_error: float
+    """Its sampling error; 0 where everything was evaluated."""
+    eps: float
+    """What counts as stationary."""
+    curvature: float
+    """Of a saddle: measured along the direction. Else the lowest that was seen, and not a bound."""
+    interval: tuple[float, float]
+    """Of a saddle: where the curvature along the direction lies, at the confidence stated. Of a minimum: where the lowest
+    eigenvalue lies. Else (nan, nan)."""
+    direction: Tensor | None = field(repr=False)
+    """Of a saddle: a unit vector along which, both ways, the function falls."""
+    gamma: float
+    """The curvature looked for."""
+    confidence: float
+    """1 − δ: over the random start and, where there was sampling, the samples. Structure narrower than the resolution is
+    outside of it."""
+    resolution: float
+    """The probe radius: structure narrower than this around x is invisible."""
+    cost: Cost
+    reason: str
+    """Why, in a sentence; where it is undecided, with what would decide it."""
+    evidence: Curvature = field(repr=False)
+    """The extraction that it rests on."""
+    _objective: Objective = field(repr=False)
+    _x: Tensor = field(repr=False)
+
+    def __str__(self) -> str:
+        head = {
+            "minimum": "A minimum, up to a curvature of -gamma.",
+            "saddle": "A saddle.",
+            "not stationary": "Not stationary.",
+            "undecided": "Undecided.",
+        }[self.kind]
+        error = f" ± {self.gradient_error:.2g}" if self.gradient_error else ""
+        gradient = f"The gradient norm is {self.gradient_norm:.3g}{error}; up to {self.eps:.3g} counts as stationary."
+        return (
+            f"{head} {self.reason} {gradient} Looked for curvature below {-self.gamma:.3g}, at resolution "
+            f"{self.resolution:.2g}, with {self.cost.gradients} gradients ({self.cost.samples} samples)."
+        )
+
+    def plot(self) -> Figure:
+        """The loss along ± the direction with the quadratic that was predicted, and curvature against gradients spent.
+
+        Needs matplotlib, of the extra `plot`. Evaluates the objective at some points along the direction.
+        """
+        from unsaddle.plots import plot_verdict
+
+        return plot_verdict(self)
+
+
+def is_minimum(
+    objective: Objective,
+    x: Tensor | None = None,
+    *,
+    eps: float | None = None,
+    gamma: float | None = None,
+    delta: float = 0.05,
+    samples: int | None = None,
+    seed: int = 0,
+) -> Verdict:
+    """Decide whether x is a minimum of F, a saddle, or not stationary; or say what would decide it.
+
+    Args:
+        objective: what to look at.
+        x: where; may be left out for an objective that has a `point` of its own.
+        eps: gradients up to this norm count as zero. By default 1e-3·L1·max(1, ‖x‖).
+        gamma: curvatures down to −γ are let pass. By default a hundredth of L1.
+        delta: the probability of a wrong verdict.
+        samples: |S|; None for everything.
+        seed: of the samples and the random start.
+
+    Returns:
+        - *saddle*: a direction whose curvature, measured again (on fresh samples, where F was sampled), has its interval
+          below zero;
+        - *minimum*: the gradient is small, and no eigenvalue is below −γ, at confidence 1 − δ over the random start and
+          the Hessian's sampling error, which is estimated;
+        - *not stationary*: the gradient is not small;
+        - *undecided*: with the reason and what to do.
+
+    >>> from unsaddle import Function
+    >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
+    >>> is_minimum(f, torch.tensor([0.0, 0.0])).kind
+    'saddle'
+    >>> is_minimum(f, torch.tensor([0.0, 2.0]).sqrt()).kind
+    'minimum'
+    """
+    if x is None:
+        x = getattr(objective, "point", None)
+        if x is None:
+            raise ValueError("x was left out, but this objective has no point of its own; pass x")
+    x = checks.point(x)
+    eps = None if eps is None else checks.positive(eps, "eps", "leave it out to have it follow L1")
+    delta = checks.probability(delta, "delta")
+    n = getattr(objective, "num_samples", None)
+    stochastic = n is None or (samples is not None and samples < n)
+    # On a sample, half of γ is kept for the difference between F_S and F.
+    share = 0.5 if stochastic else 1.0
+    found = find(
+        objective,
+        x,
+        gamma=None if gamma is None else share * checks.positive(gamma, "gamma"),
+        relative_gamma=share * RELATIVE_GAMMA,
+        method="auto",
+        samples=samples,
+        delta=min(delta / 2.0, START_DELTA),
+        smoothness=None,
+        hessian_lipschitz=None,
+        max_gradients=None,
+        seed=seed,
+        keep_history=True,
+        settings="practical",
+    )
+    ledger = Ledger()
+    generator = torch.Generator().manual_seed(seed + 1)
+    gradient_norm, gradient_error = found.gradient_norm, 0.0
+    if stochastic and math.isfinite(gradient_norm):
+        gradient_norm, gradient_error = _sampled_gradient(objective, x, samples or FRESH_BATCHES, generator, ledger)
+    if eps is None:
+        eps = RELATIVE_EPS * found.smoothness * max(1.0, vectors.norm(x))
+    slack = 0.0
+    if stochastic and found.status is Status.NOTHING_FOUND:
+        slack = _hessian_slack(objective, x, found, samples or FRESH_BATCHES, delta / 2.0, generator, ledger)
+    kind, reason = _decide(found, gradient_norm, gradient_error, eps, slack)
+    measured = found.measurements[-1] if found.measurements else None
+    interval = (math.nan, math.nan)
+    if kind == "saddle" and measured is not None:
+        interval = (measured.curvature - measured.error, measured.curvature + measured.error)
+    elif kind == "minimum":
+        interval = (-found.gamma / share, found.lowest + slack)
+    return Verdict(
+        kind=kind,
+        gradient_norm=gradient_norm,
+        gradient_error=gradient_error,
+        eps=eps,
+        curvature=measured.curvature if kind == "saddle" and measured is not None else found.lowest,
+        interval=interval,
+        direction=found.direction,
+        gamma=found.gamma / share,
+        confidence=1.0 - delta,
+        resolution=found.radius,
+        cost=found.cost + ledger.cost,
+        reason=reason,
+        evidence=found,
+        _objective=objective,
+        _x=x,
+    )
+
+
+def _decide(found: Curvature, norm: float, error: float, eps: float, slack: float) -> tuple[str, str]:
+    """The verdict and its reason, from the evidence."""
+    if found.status in (Status.NOT_FINITE, Status.NOT_DETERMINISTIC, Status.FLAT):
+        return "undecided", f"{_sentence(found.status)}"
+    if norm - error > eps:
+        return "not stationary", "The gradient is not small: follow it."
+    if found.status is Status.FOUND:
+        at = found.measurements[-1]
+        strong = " It is below -gamma even so." if at.curvature + at.error < -found.gamma else ""
+        return "saddle", f"The curvature along the direction is {at.curvature:.4g} ± {at.error:.2g}.{strong}"
+    if norm + error > eps:
+        return "undecided", "The gradient may or may not be small: draw more samples, or raise eps."
+    if found.status is not Status.NOTHING_FOUND:
+        return "undecided", _sentence(found.status)
+    if slack > found.gamma:
+        return "undecided", (
+            f"Nothing was found on the sample, but its Hessian may be off by {slack:.2g}: draw "
+            f"{(slack / found.gamma) ** 2:.0f} times as many samples, or raise gamma."
+        )
+    sampled = f", and the Hessian's sampling error of {slack:.2g} is allowed for" if slack else ""
+    return "minimum", f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}{sampled}."
+
+
+def _sentence(status: Status) -> str:
+    return status.value[0].upper() + status.value[1:] + "."
+
+
+def _sampled_gradient(
+    objective: Objective, x: Tensor, samples: int, generator: torch.Generator, ledger: Ledger
+) -> tuple[float, float]:
+    """‖∇F(x)‖ and its standard error, from fresh batches."""
+    batches = min(FRESH_BATCHES, max(2, samples))
+    size = max(1, samples // batches)
+    grads = torch.stack([objective.sample(size, generator, ledger=ledger).grad(x).clone() for _ in range(batches)])
+    mean = grads.mean(dim=0)
+    spread = float((grads - mean).square().sum()) / (batches * (batches - 1))
+    # ‖mean‖² is too large by the variance of the mean.
+    return math.sqrt(max(0.0, vectors.norm(mean) ** 2 - spread)), math.sqrt(spread)
+
+
+def _hessian_slack(
+    objective: Objective,
+    x: Tensor,
+    found: Curvature,
+    samples: int,
+    delta: float,
+    generator: torch.Generator,
+    ledger: Ledger,
+) -> float:
+    """How far λ_min(F_S) may lie above λ_min(F): a one-sided t-interval along one direction, at confidence 1 − δ.
+
+    With v* the lowest eigenvector of ∇²F(x), fixed before S was drawn, λ_min(F_S) ≤ v*ᵀ∇²F_S v*, whose error is that of a
+    mean of independent numbers: no dimension enters. v* is not known; the largest spread along the lowest directions that
+    are known stands for it.
+    """
+    batches = min(FRESH_BATCHES, max(2, samples))
+    size = max(1, samples // batches)
+    functions = [objective.sample(size, generator, ledger=ledger) for _ in range(batches)]
+    spread = 0.0
+    for v in found.deciding[:-1] or found.deciding:
+        curvatures = torch.tensor([symmetric_difference(f, x, v, found.radius) for f in functions], dtype=torch.float64)
+        spread = max(spread, float(curvatures.std()))
+    return student.quantile(1.0 - delta, batches - 1) * spread / math.sqrt(batches)
