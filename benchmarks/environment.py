@@ -73,7 +73,8 @@ class Environment:
     def __str__(self) -> str:
         return (
             f"commit {self.commit}, unsaddle {self.unsaddle}, torch {self.torch}, numpy {self.numpy}, "
-            f"python {self.python}\n{self.cpu}, {self.cores} cores, {self.threads} threads, load {self.load} at the start"
+            f"python {self.python}\n"
+            f"{self.cpu}, {self.cores} cores, {self.threads} threads, load {self.load} at the start"
         )
 
 

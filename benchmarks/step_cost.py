@@ -44,6 +44,13 @@ STEPS = 7
 """Of one timed run: the first is set-up, and the last has no next beginning."""
 AXPYS = 5
 """In each round."""
+MEETING, MEET = 1 << 17, "threads meet"
+"""A sum so short that its time is that of two threads starting and meeting again: tens of microseconds if both have a
+core, and a time slice of the scheduler, milliseconds, if others compete for it."""
+LONGEST_WAIT, LARGEST_LOSS = 1e-3, 0.05
+"""Seconds that threads may take to meet, and share of the time that the main thread may be without a core. Beyond them
+the machine is busy, and times say more about it than about the code: long things are hit more often than short ones, so
+what is divided by a short one can come out too large or too small."""
 
 
 class Clocked:
@@ -80,6 +87,26 @@ class Times:
     """Seconds, by what was timed."""
 
     samples: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    wall: float = 0.0
+    """All the time that measuring took,"""
+    cpu: float = 0.0
+    """and how much of it the main thread had a core."""
+
+    @property
+    def busy(self) -> str:
+        """How other processes spoiled these times; empty if they did not."""
+        wait, lost = float(np.percentile(self.samples[MEET], 75)), 1.0 - self.cpu / self.wall
+        reasons = []
+        if wait > LONGEST_WAIT:
+            reasons.append(f"in a quarter of the tries threads took over {1e3 * wait:.1f} ms to meet")
+        if lost > LARGEST_LOSS:
+            reasons.append(f"the main thread had no core for {lost:.0%} of the time")
+        return "; ".join(reasons)
+
+    def join(self, other: Times) -> None:
+        for what, samples in other.samples.items():
+            self.add(what, np.array(samples))
+        self.wall, self.cpu = self.wall + other.wall, self.cpu + other.cpu
 
     def add(self, what: str, seconds: float | np.ndarray) -> None:
         self.samples[what].extend(np.atleast_1d(seconds).tolist())
@@ -98,14 +125,20 @@ def timed(action: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def measure(f: SampledFunction, x: Tensor, *, rounds: int, steps: int, seed: int, with_axpy: bool) -> Times:
-    """Time a gradient alone, an axpy, and steps of every extractor, in turn, `rounds` times after a round to warm up."""
+def measure(
+    f: SampledFunction, x: Tensor, *, rounds: int, steps: int, seed: int, with_axpy: bool, warm_up: bool = True
+) -> Times:
+    """Time a gradient alone, an axpy, and steps of every extractor, in turn, `rounds` times."""
     clock = Clocked(f)
     f_hat = DisplacedFunction(SampledFunction(clock, f.size), x)
     a, b = torch.zeros_like(x), torch.ones_like(x)
+    shared = torch.zeros(MEETING)
     times = Times()
-    for turn in range(rounds + 1):
+    wall, cpu = time.perf_counter(), time.thread_time()
+    for turn in range(0 if warm_up else 1, rounds + 1):
         into = times if turn else Times()
+        for _ in range(AXPYS):
+            into.add(MEET, timed(lambda: shared.add_(1.0)))
         for _ in range(AXPYS if with_axpy else 0):
             into.add("axpy", timed(lambda: a.add_(b, alpha=1e-3)))
         for name, extractor in EXTRACTORS.items():
@@ -117,6 +150,7 @@ def measure(f: SampledFunction, x: Tensor, *, rounds: int, steps: int, seed: int
             into.add(f"{name}: step", whole)
             into.add(f"{name}: gradient inside", inside)
             into.add(f"{name}: beyond the gradient", beyond)
+    times.wall, times.cpu = time.perf_counter() - wall, time.thread_time() - cpu
     return times
 
 
@@ -126,8 +160,15 @@ def show(report: Report, title: str, times: Times, settings: dict[str, object]) 
         low, high = times.quartiles(what)
         lines.append([what, *(f"{1e3 * t:.3f}" for t in (times.median(what), low, high)), str(len(samples))])
         measured = {"median_seconds": times.median(what), "quartiles_seconds": [low, high], "count": len(samples)}
-        report.row(settings=settings | {"timed": what}, status="timed", **measured)
+        status = f"timed on a busy machine: {times.busy}" if times.busy else "timed"
+        report.row(settings=settings | {"timed": what}, status=status, **measured)
     table(title, ["timed", "median ms", "25 %", "75 %", "count"], lines)
+    warn_if_busy(times)
+
+
+def warn_if_busy(times: Times) -> None:
+    if times.busy:
+        print(f"  BUSY MACHINE, so these times do not count: {times.busy}. Wait for a quiet one.")
 
 
 def on_the_papers_function(report: Report, n: int, d: int, rounds: int) -> None:
@@ -179,9 +220,9 @@ def block_sizes(report: Report, d: int, rounds: int) -> None:
         for turn in range(rounds):
             for label, size in sizes.items():
                 vectors.BLOCK_BYTES = size
-                once = measure(f, x, rounds=1, steps=5, seed=report.seed + turn, with_axpy=True)
-                for what, samples in once.samples.items():
-                    by_size[label].add(what, np.array(samples))
+                by_size[label].join(
+                    measure(f, x, rounds=1, steps=5, seed=report.seed + turn, with_axpy=True, warm_up=turn == 0)
+                )
     finally:
         vectors.BLOCK_BYTES = standard
     axpy = float(np.median(np.concatenate([times.samples["axpy"] for times in by_size.values()])))
@@ -197,6 +238,10 @@ def block_sizes(report: Report, d: int, rounds: int) -> None:
         lines.append([label + (" (as shipped)" if sizes[label] == standard else ""), *cells])
     title = f"blocks: axpys beyond the gradient, d={d:.0e}, float32, one axpy {1e3 * axpy:.2f} ms, {rounds} rounds"
     table(title, ["size of a block", *EXTRACTORS], lines)
+    together = Times()
+    for times in by_size.values():
+        together.join(times)
+    warn_if_busy(together)
 
 
 def overhead(report: Report, rounds: int) -> None:
@@ -217,6 +262,7 @@ def overhead(report: Report, rounds: int) -> None:
         lines.append([str(d), *cells])
     title = "overhead: microseconds of a step beyond a gradient that is free, float64, medians"
     table(title, ["d", "axpy", "gradient alone", *EXTRACTORS], lines)
+    warn_if_busy(times)
 
 
 def main() -> int:

@@ -20,8 +20,8 @@ POINTS = 41
 def plot_verdict(verdict: Verdict) -> Figure:
     """The loss along ± the direction that decided, with the quadratic that was predicted, and the curvature found.
 
-    The slice reaches as far as the predicted change of the loss is a tenth of its size, or a tenth of ‖x‖ if that is less.
-    """
+    The slice reaches as far as the predicted change of the loss is a tenth of its size, or a tenth of ‖x‖ if that is
+    less."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -43,15 +43,15 @@ class Verdict:
     curvature: float
     """Of a saddle: measured along the direction. Else the lowest that was seen, and not a bound."""
     interval: tuple[float, float]
-    """Of a saddle: where the curvature along the direction lies, at the confidence stated. Of a minimum: where the lowest
-    eigenvalue lies. Else (nan, nan)."""
+    """Of a saddle: where the curvature along the direction lies, at the confidence stated. Of a minimum: where the
+    lowest eigenvalue lies. Else (nan, nan)."""
     direction: Tensor | None = field(repr=False)
     """Of a saddle: a unit vector along which, both ways, the function falls."""
     gamma: float
     """The curvature looked for."""
     confidence: float
-    """1 − δ: over the random start and, where there was sampling, the samples. Structure narrower than the resolution is
-    outside of it."""
+    """1 − δ: over the random start and, where there was sampling, the samples. Structure narrower than the resolution
+    is outside of it."""
     resolution: float
     """The probe radius: structure narrower than this around x is invisible."""
     cost: Cost
@@ -108,7 +108,8 @@ def is_minimum(
         seed: of the samples and the random start.
 
     Returns:
-        - *saddle*: a direction whose curvature, measured again (on fresh samples, where F was sampled), has its interval
+        - *saddle*: a direction whose curvature, measured again (on fresh samples, where F was sampled), has its
+        interval
           below zero;
         - *minimum*: the gradient is small, and no eigenvalue is below −γ, at confidence 1 − δ over the random start and
           the Hessian's sampling error, which is estimated;
@@ -235,10 +236,9 @@ def _hessian_slack(
 ) -> float:
     """How far λ_min(F_S) may lie above λ_min(F): a one-sided t-interval along one direction, at confidence 1 − δ.
 
-    With v* the lowest eigenvector of ∇²F(x), fixed before S was drawn, λ_min(F_S) ≤ v*ᵀ∇²F_S v*, whose error is that of a
-    mean of independent numbers: no dimension enters. v* is not known; the largest spread along the lowest directions that
-    are known stands for it.
-    """
+    With v* the lowest eigenvector of ∇²F(x), fixed before S was drawn, λ_min(F_S) ≤ v*ᵀ∇²F_S v*, whose error is that
+    of a mean of independent numbers: no dimension enters. v* is not known; the largest spread along the lowest
+    directions that are known stands for it."""
     batches = min(FRESH_BATCHES, max(2, samples))
     size = max(1, samples // batches)
     functions = [objective.sample(size, generator, ledger=ledger) for _ in range(batches)]

@@ -1,7 +1,7 @@
 """How often an extractor finds what is there, and that it never finds what is not: 200 seeds a claim.
 
-δ = 0.05, so at least 95 % of the runs must succeed. `ENOUGH` successes of 200 are asked for: if the true rate is 0.95 or
-more, fewer come with probability below 1e-4, and a rate of 0.80 passes with probability below 1e-3.
+δ = 0.05, so at least 95 % of the runs must succeed. `ENOUGH` successes of 200 are asked for: if the true rate is 0.95
+or more, fewer come with probability below 1e-4, and a rate of 0.75 passes with probability below 1e-3.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENOUGH = max(k for k in range(SEEDS) if _below(k, 1.0 - DELTA) < 1e-4)
 def test_the_threshold_tells_a_good_rate_from_a_bad_one() -> None:
     assert ENOUGH == 177
     assert _below(ENOUGH, 0.95) < 1e-4 <= _below(ENOUGH + 1, 0.95)
-    assert 1.0 - _below(ENOUGH, 0.80) < 1e-3
+    assert 1.0 - _below(ENOUGH, 0.75) < 1e-3
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -117,9 +117,8 @@ def test_curvature_below_minus_gamma_is_found_as_often_as_promised(
     assert _successes(method, spectrum, dtype) >= ENOUGH
 
 
-@pytest.mark.parametrize("method", ["oja", "oja-first-order"])
-def test_oja_finds_it_as_often_as_promised(method: str) -> None:
-    assert _successes(method, SADDLES["rank-one negative part at −γ"], torch.float64) >= ENOUGH
+def test_oja_finds_it_as_often_as_promised() -> None:
+    assert _successes("oja", SADDLES["rank-one negative part at −γ"], torch.float64) >= ENOUGH
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -174,21 +173,30 @@ def _noisy_quadratics(spectrum: Tensor, noise: float, n: int = 400) -> tuple[Fin
     half = torch.randn(n // 2, d, d, generator=random, dtype=torch.float64) * (noise / d**0.5)
     half = (half + half.transpose(1, 2)) / 2.0
     hessian = _rotated(spectrum)
-    return _sum_of_quadratics(hessian + torch.cat([half, -half])), hessian
+    return FiniteSum.from_oracle(_MeanQuadratic, hessian + torch.cat([half, -half])), hessian
 
 
-def _sum_of_quadratics(hessians: Tensor) -> FiniteSum:
-    def value_and_grad(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        hx = torch.tensordot(torch.full((rows.shape[0],), 1.0 / rows.shape[0], dtype=x.dtype), rows, 1) @ x
+class _MeanQuadratic:
+    """½xᵀH̄x, with H̄ averaged once for a sample."""
+
+    def __init__(self, hessians: Tensor) -> None:
+        self._mean = hessians.mean(0)
+
+    def value(self, x: Tensor) -> Tensor:
+        return self.value_and_grad(x)[0]
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        hx = self._mean @ x
         return 0.5 * torch.dot(x, hx), hx
 
-    return FiniteSum(value_and_grad, hessians, gradient=True, hvp=lambda x, v, rows: value_and_grad(v, rows)[1])
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        return self._mean @ v
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_curvature_that_only_the_sample_has_is_never_called_found(method: str) -> None:
     """F is positive definite; four of its components usually are not."""
-    objective, _ = _noisy_quadratics(torch.linspace(0.05, 1.0, 20, dtype=torch.float64), noise=0.4)
+    objective, _ = _noisy_quadratics(torch.linspace(0.05, 1.0, 20, dtype=torch.float64), noise=0.8)
     statuses = [
         negative_curvature(
             objective,
@@ -203,7 +211,7 @@ def test_curvature_that_only_the_sample_has_is_never_called_found(method: str) -
         for seed in range(SEEDS)
     ]
     assert set(statuses) <= {Status.SAMPLE_ONLY, Status.NOTHING_FOUND}
-    assert statuses.count(Status.SAMPLE_ONLY) >= 20
+    assert statuses.count(Status.SAMPLE_ONLY) >= 100
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -13,7 +13,7 @@ from torch import Tensor
 from unsaddle import checks, vectors
 from unsaddle.constants import theory
 from unsaddle.cost import Ledger
-from unsaddle.curvature import krylov, lanczos, measure, neon, neon_plus, oja, power
+from unsaddle.curvature import auto, krylov, lanczos, measure, neon, neon2_det, neon2_online, neon_plus, oja, power
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.result import Candidate, Curvature, Measurement, Scale, Status
 from unsaddle.curvature.search import Inconclusive, Search
@@ -25,6 +25,10 @@ EXTRACTORS: dict[str, Callable[[Search], Candidate]] = {
     "neon+": neon_plus.extract,
     "power": power.extract,
     "lanczos": lanczos.extract,
+    "neon-renormalised": neon.extract_renormalised,
+    "neon+-renormalised": neon_plus.extract_renormalised,
+    "neon2-det": neon2_det.extract,
+    "neon2-online": neon2_online.extract,
     "oja": oja.extract,
     "oja-first-order": oja.extract_first_order,
 }
@@ -32,9 +36,6 @@ EXTRACTORS: dict[str, Callable[[Search], Candidate]] = {
 
 SECOND_ORDER = frozenset({"power", "lanczos", "oja"})
 """Those that need Hessian products; the others are given a function that has none."""
-
-AUTO = "krylov"
-"""What `method="auto"` means."""
 
 RELATIVE_GAMMA = 1e-2
 """γ by default, as a share of L1."""
@@ -64,7 +65,7 @@ def negative_curvature(
         objective: `Function`, `FiniteSum`, `Stream`, `numpy_function`, or anything with their `sample`.
         x: where: a 1-D float32 or float64 tensor. It is not changed.
         gamma: the curvature sought, γ > 0. By default a hundredth of L1.
-        method: an extractor: auto, neon, neon+, power, lanczos, oja, oja-first-order.
+        method: an extractor, a key of `EXTRACTORS`; "auto" is krylov, where its basis fits into memory.
         samples: |S|, drawn once; None for everything.
         delta: the probability of missing a curvature below −γ because of an unlucky random start.
         smoothness: L1, a bound on ‖∇²F‖ near x. Measured with a few gradients if left out.
@@ -124,7 +125,9 @@ def find(
 ) -> Curvature:
     """`negative_curvature`, with γ relative to L1 at the caller's choice."""
     x = checks.point(x)
-    name = AUTO if checks.choice(method, "method", ("auto", *EXTRACTORS)) == "auto" else method
+    name, basis = checks.choice(method, "method", ("auto", *EXTRACTORS)), auto.BASIS
+    if name == "auto":
+        name, basis = auto.choose(x, auto.free_memory(x.device))
     checks.choice(settings, "settings", ("practical", "theory"))
     gamma = None if gamma is None else checks.positive(gamma, "gamma", "leave it out to take a hundredth of L1")
     delta = checks.probability(delta, "delta")
@@ -146,6 +149,7 @@ def find(
         given_gamma=gamma,
         relative_gamma=relative_gamma,
         delta=delta,
+        basis=basis,
         given_smoothness=smoothness,
         hessian_lipschitz=hessian_lipschitz,
         theory=settings == "theory",
@@ -225,7 +229,7 @@ def _gamma_on_samples(search: Search) -> float:
 def _confirm(search: Search, scale: Scale, v: Tensor, stochastic: bool) -> tuple[Status, tuple[Measurement, ...]]:
     """Measure the curvature along v again on the same F_S and, where there is more than that, on fresh samples."""
     same = measure.on_same_sample(search.f, search.x, v, scale)
-    if not math.isfinite(same.curvature):
+    if not same.is_finite:
         return Status.NOT_FINITE, (same,)
     if not same.consistent or same.curvature + same.error >= 0.0:
         return Status.NOT_CONFIRMED, (same,)
@@ -234,5 +238,7 @@ def _confirm(search: Search, scale: Scale, v: Tensor, stochastic: bool) -> tuple
     fresh = measure.on_fresh_samples(
         search.objective, search.x, v, scale.radius, search.f.size, search.delta, search.generator, search.ledger
     )
+    if not fresh.is_finite:
+        return Status.NOT_FINITE, (same, fresh)
     confirmed = fresh.curvature + fresh.error < 0.0
     return Status.FOUND if confirmed else Status.SAMPLE_ONLY, (same, fresh)

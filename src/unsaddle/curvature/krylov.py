@@ -14,6 +14,7 @@ from unsaddle import vectors
 from unsaddle.constants import estimates
 from unsaddle.constants.start import unlucky_component
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.measure import symmetric_difference
 from unsaddle.curvature.projection import Projection
 from unsaddle.curvature.result import Candidate, Scale, Status
 from unsaddle.curvature.search import Inconclusive, Observer, Search
@@ -158,14 +159,14 @@ def krylov(
         low_enough = lowest <= -gamma() / 2.0
         if low_enough and projection.residuals[0] <= settings.accuracy * abs(lowest):
             return candidate(Status.FOUND, 0)
-        exhausted = step + 1 == d or b <= _breakdown(x) * largest
+        exhausted = projection.size == d or b <= _breakdown(x) * largest
         if exhausted:  # The space is everything, or invariant: its Ritz values are eigenvalues.
             return candidate(Status.FOUND, 0) if low_enough else nothing()
         if not low_enough and projection.log_missed(gamma()) <= allowed:
             return nothing()
         w.div_(b)
         if projection.size == m:
-            _restart(basis, projection, settings, gamma())
+            _restart(basis, projection)
     return candidate(Status.NOTHING_FOUND, exhausted=True)
 
 
@@ -199,11 +200,11 @@ def _combine(basis: Tensor, projection: Projection, index: int) -> Tensor:
     return v.div_(vectors.norm(v))
 
 
-def _restart(basis: Tensor, projection: Projection, settings: KrylovSettings, gamma: float) -> None:
+def _restart(basis: Tensor, projection: Projection) -> None:
     """Thick restart in place, block by block, so that no second basis is needed."""
     size = projection.size
     keep = max(1, size * KEEP // 20)
-    coefficients = torch.from_numpy(np.ascontiguousarray(projection.restart(keep, gamma).T)).to(basis)
+    coefficients = torch.from_numpy(np.ascontiguousarray(projection.restart(keep).T)).to(basis)
     for (block,) in _column_blocks(basis):
         block[:keep] = coefficients @ block[:size]
     basis[keep] = basis[size]
@@ -223,7 +224,12 @@ NOISE_SHARE = {torch.float32: 0.1, torch.float64: 1e-4}
 FARTHEST = 0.03
 """Probes go no farther than this share of ‖x‖; beyond it a Hessian means nothing for any function we met."""
 
-CHECK_GRADIENTS = 4
+CHECK_GRADIENTS = 6
+"""Gradients that `_is_quadratic` takes."""
+
+STEADY = 0.25
+"""How much the highest curvature may change, as a share of it, between r and 2r. A kink changes it by a half, |x|^{3/2}
+by 0.29, and L1 and with it γ would mean nothing."""
 
 
 def extract(search: Search) -> Candidate:
@@ -246,6 +252,7 @@ def extract(search: Search) -> Candidate:
         smallest_radius=10.0 * eps * x_norm if noise * x_norm > 0.0 else math.sqrt(eps) * max(1.0, x_norm),
         largest_radius=FARTHEST * x_norm if x_norm > 0.0 else FARTHEST,
         first_curvature=near.curvature,
+        basis=search.basis,
     )
     for central in (False, True):
         candidate = search.within_budget(
@@ -284,7 +291,8 @@ SUSPICIOUS = 1e3
 def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bool:
     """Whether the probes saw a Hessian: products are symmetric, and opposite probes agree along what decides.
 
-    ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r) is the even part of a product, zero for a quadratic.
+    ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r) is the even part of a product, zero for a quadratic. The curvature along the
+    highest direction must be about the same at 2r, so that L1 is more than a kink seen from a distance of r.
     """
     scale = candidate.scale
     if candidate.asymmetry > scale.gamma / 2.0:
@@ -293,4 +301,6 @@ def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bool:
         even = f_hat.grad(v * scale.radius).add_(f_hat.grad(v * -scale.radius))
         if vectors.norm(even) / (2.0 * scale.radius) > scale.gamma / 2.0 + 1.2 * scale.noise / scale.radius:
             return False
-    return True
+    top, r = candidate.deciding[-1], scale.radius
+    near, far = (symmetric_difference(f_hat.f, f_hat.x, top, radius) for radius in (r, 2.0 * r))
+    return abs(far - near) <= STEADY * abs(near) + 1.2 * scale.noise / r

@@ -81,7 +81,8 @@ def on_fresh_samples(
     curvatures = [
         symmetric_difference(objective.sample(batch, generator, ledger=ledger), x, v, radius) for _ in range(batches)
     ]
-    error = student.quantile(1.0 - min(delta, 0.5), batches - 1) * statistics.stdev(curvatures) / math.sqrt(batches)
-    return Measurement(
-        curvature=statistics.fmean(curvatures), error=error, radius=radius, samples=batches * batch, fresh=True
-    )
+    mean = error = math.nan
+    if all(math.isfinite(curvature) for curvature in curvatures):  # statistics.stdev raises on anything else.
+        mean, deviation = statistics.fmean(curvatures), statistics.stdev(curvatures)
+        error = student.quantile(1.0 - min(delta, 0.5), batches - 1) * deviation / math.sqrt(batches)
+    return Measurement(curvature=mean, error=error, radius=radius, samples=batches * batch, fresh=True)

@@ -32,7 +32,7 @@ class Projection:
         self.next_norm = 0.0
         self.asymmetry = 0.0
         self._first = 0
-        self._log_before = 0.0
+        self._earlier: list[tuple[Array, Array]] = []
 
     def extend(self, products: Array, next_norm: float) -> None:
         """Take in HQ's next column: `products` = Qᵀ(Hq_last), and `next_norm` = b, the length of what is left of it."""
@@ -57,17 +57,22 @@ class Projection:
         return residuals
 
     def log_missed(self, gamma: float) -> float:
-        """log of a bound on (q_0·v)² for any eigenvector v with an eigenvalue ≤ −γ; needs every Ritz value above −γ."""
-        y = self._resolvent(gamma)[self._first :]
-        if y[0] == 0.0:
-            return -math.inf
-        return self._log_before + 2.0 * math.log(abs(y[0])) - math.log1p(float(y @ y))
+        """log of a bound on (q_0·v)² for any eigenvector v with an eigenvalue ≤ −γ; inf if a Ritz value is not above −γ.
 
-    def restart(self, keep: int, gamma: float) -> Array:
+        The factors of earlier bases are taken at this γ too: one that has grown may be valid where the old one was not.
+        """
+        if any(values[0] <= -gamma for values in (self.values, *(values for values, _ in self._earlier))):
+            return math.inf
+        y = self.next_norm * (self.vectors @ (self.vectors[-1] / (self.values + gamma)))[self._first :]
+        factors = [float(y[0]), *(float(weights @ (1.0 / (values + gamma))) for values, weights in self._earlier)]
+        if 0.0 in factors:
+            return -math.inf
+        return 2.0 * sum(math.log(abs(factor)) for factor in factors) - math.log1p(float(y @ y))
+
+    def restart(self, keep: int) -> Array:
         """Keep the lowest `keep` Ritz vectors and the next basis vector; returns the coefficients of the kept ones."""
-        if self.values[0] > -gamma:
-            y = abs(self._resolvent(gamma)[self._first])
-            self._log_before += 2.0 * math.log(y) if y > 0.0 else -math.inf
+        # y_i0 of this basis is Σ_k b·s_i0k·s_lastk/(θ_k + γ), at whatever γ is asked about later.
+        self._earlier.append((self.values, self.next_norm * self.vectors[self._first] * self.vectors[-1]))
         kept = self.vectors[:, :keep]
         arrow = self.next_norm * self.vectors[-1, :keep]
         self._m[:] = 0.0
@@ -75,7 +80,3 @@ class Projection:
         self._m[keep, :keep] = self._m[:keep, keep] = arrow
         self.size = self._first = keep
         return kept
-
-    def _resolvent(self, gamma: float) -> Array:
-        y: Array = self.next_norm * (self.vectors @ (self.vectors[-1] / (self.values + gamma)))
-        return y

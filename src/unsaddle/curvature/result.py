@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -77,6 +78,11 @@ class Measurement:
     """How many samples answered."""
     fresh: bool
     """Whether they are independent of the direction."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the function answered with numbers at every radius and on every batch."""
+        return math.isfinite(self.curvature) and math.isfinite(self.error)
 
 
 @dataclass(frozen=True, kw_only=True)

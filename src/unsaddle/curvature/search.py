@@ -39,9 +39,8 @@ class Inconclusive(Exception):  # noqa: N818  (an outcome, not an error)
 class Search:
     """The question put to an extractor, and what is known about the function.
 
-    Constants that were not given are measured when they are first asked for, so that an extractor pays for those that it
-    needs and no others.
-    """
+    Constants that were not given are measured when they are first asked for, so that an extractor pays for those that
+    it needs and no others."""
 
     objective: Objective
     f: SampledFunction
@@ -54,6 +53,8 @@ class Search:
     """γ as a share of L1, if it was not."""
     delta: float
     """The probability of missing it, δ."""
+    basis: int
+    """Vectors that a Krylov basis may hold."""
     given_smoothness: float | None
     """L1, if it was given."""
     hessian_lipschitz: float | None
@@ -139,7 +140,10 @@ class Search:
     @property
     def scale(self) -> Scale:
         """The constants by which a candidate is measured."""
-        return Scale(gamma=self.gamma, smoothness=self.smoothness, noise=self.noise, radius=self.measurement_radius)
+        radius = self.measurement_radius
+        # At x = 0 the rounding of the probes, which go out to 4r, is all the noise there is.
+        noise = self.noise + torch.finfo(self.x.dtype).eps * self.smoothness * 4.0 * radius
+        return Scale(gamma=self.gamma, smoothness=self.smoothness, noise=noise, radius=radius)
 
     def check_precision(self) -> None:
         """Whether some radius lies between rounding and truncation."""

@@ -1,0 +1,267 @@
+"""Krylov on a trained character transformer: how near to the exact λ_min, with how many gradients, and how fast.
+
+    python -m benchmarks.transformer --text FILE [--peer]
+
+Trains a small transformer (default attention kernel) on the text for a few hundred steps. On one frozen batch it then
+compares, all in one run:
+
+- accuracy: `krylov` in float32, gradients only, against Lanczos in float64 with exact Hessian products (which need the
+  slow MATH attention kernel): how many gradients and how many products until λ_min is within 2 %;
+- time: one step over one gradient of the same model on the same batch, interleaved, for `krylov` and, with `--peer`,
+for
+  hessian-eigenthings 1.0.0a5 by finite differences and by autograd on the MATH kernel. `--peer` installs that package
+  into a folder of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from benchmarks.environment import ROOT, Report, options
+from unsaddle import Function
+from unsaddle.constants import estimates
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.krylov import KrylovSettings, krylov
+from unsaddle.curvature.lanczos import LanczosSettings, lanczos
+from unsaddle.curvature.power import second_order
+
+CONTEXT, WIDTH, HEADS, LAYERS, BATCH = 64, 96, 4, 3, 32
+WITHIN = 0.02
+EXTRA_GRADIENTS = 3
+STEP_OVER_GRADIENT = 1.15
+PEER = "hessian-eigenthings==1.0.0a5"
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        heads = self.qkv(self.norm1(x)).view(batch, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+        attended = functional.scaled_dot_product_attention(*heads, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, WIDTH))
+        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+
+
+class CharacterModel(nn.Module):
+    """A causal transformer over characters."""
+
+    def __init__(self, characters: int) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(characters, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, characters)
+
+    def forward(self, text: Tensor) -> Tensor:
+        x = self.tokens(text) + self.places.weight[: text.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+Batch = tuple[Tensor, Tensor]
+
+
+def loss(model: nn.Module, batch: Batch) -> Tensor:
+    logits = model(batch[0])
+    return functional.cross_entropy(logits.flatten(0, 1), batch[1].flatten())
+
+
+def batches(text: Tensor, generator: torch.Generator) -> Batch:
+    starts = torch.randint(len(text) - CONTEXT - 1, (BATCH,), generator=generator)
+    windows = torch.stack([text[s : s + CONTEXT + 1] for s in starts])
+    return windows[:, :-1], windows[:, 1:]
+
+
+def trained(text: Tensor, characters: int, steps: int, seed: int) -> nn.Module:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = CharacterModel(characters)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss(model, batches(text, generator)).backward()
+        optimizer.step()
+    return model
+
+
+def flat_objective(model: nn.Module, batch: Batch) -> tuple[Function, Tensor]:
+    """The loss as a function of one flat vector, and the vector that the model is at."""
+    parameters = dict(model.named_parameters())
+    sizes = [p.numel() for p in parameters.values()]
+
+    def fun(x: Tensor) -> Tensor:
+        pieces = zip(parameters.items(), x.split(sizes), strict=True)
+        views = {name: piece.view(p.shape) for (name, p), piece in pieces}
+        logits = torch.func.functional_call(model, views, (batch[0],))
+        return functional.cross_entropy(logits.flatten(0, 1), batch[1].flatten())
+
+    return Function(fun), torch.cat([p.detach().flatten() for p in parameters.values()])
+
+
+def settings(f_hat: DisplacedFunction, near: estimates.GradientNoise, steps: int) -> KrylovSettings:
+    """As `negative_curvature` makes them in float32, but with nothing to stop at before `steps`."""
+    return KrylovSettings(
+        num_steps=steps,
+        delta=1e-300,
+        accuracy=0.0,
+        noise=near.noise,
+        smallest_radius=10.0 * torch.finfo(torch.float32).eps * f_hat.x_norm,
+        largest_radius=0.03 * f_hat.x_norm,
+        first_curvature=near.curvature,
+    )
+
+
+def until_within(curve: Sequence[float], truth: float) -> int | None:
+    return next((i + 1 for i, q in enumerate(curve) if abs(q - truth) <= WITHIN * abs(truth)), None)
+
+
+def accuracy(report: Report, model: nn.Module, batch: Batch, steps: int, seed: int) -> None:
+    double = copy.deepcopy(model).double()
+    objective, x = flat_objective(double, batch)
+    f = second_order(objective.sample(hessian=True))
+    with sdpa_kernel(SDPBackend.MATH):
+        endless = LanczosSettings(num_steps=steps, target=float("inf"))
+        exact = lanczos(f, x, endless, torch.Generator().manual_seed(seed), keep_history=True)
+    truth = exact.lowest
+    products = until_within([q for _, q in exact.history], truth)
+
+    objective, x = flat_objective(model, batch)
+    g = objective.sample()
+    f_hat = DisplacedFunction(g, x)
+    near = estimates.gradient_noise(g.grad, x, f_hat.x_norm, f_hat.grad0, torch.Generator().manual_seed(seed + 1))
+    # The same start: random_direction draws in the dtype of x, so float64 noise is rounded.
+    found = krylov(f_hat, settings(f_hat, near, steps), torch.Generator().manual_seed(seed), keep_history=True)
+    curve = [q for _, q in found.history]
+    taken = until_within(curve, truth)
+    gradients = None if taken is None else found.history[taken - 1][0]
+    print(f"λ_min by {steps} exact products in float64: {truth:.4f}; by krylov in float32: {curve[-1]:.4f}")
+    print(
+        f"within {WITHIN:.0%}: {products} products, {gradients} gradients in all (∇f(x) and two for the noise included)"
+    )
+    print(
+        f"radius {found.scale.radius:.2e}, ‖x‖ {f_hat.x_norm:.1f}, σ {near.noise:.2e}, L1 {found.scale.smoothness:.3f}"
+    )
+    report.want(
+        "gradients beyond products, within 2 % of λ_min",
+        float("inf") if gradients is None or products is None else float(gradients - products),
+        at_most=float(EXTRA_GRADIENTS),
+    )
+    report.row(
+        settings={"steps": steps}, status="done", truth=truth, krylov=curve[-1], products=products, gradients=gradients
+    )
+
+
+def timed(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def speed(report: Report, model: nn.Module, batch: Batch, steps: int, rounds: int, peer: bool) -> None:
+    objective, x = flat_objective(model, batch)
+    f_hat = DisplacedFunction(objective.sample(), x)
+    near = estimates.gradient_noise(f_hat.f.grad, x, f_hat.x_norm, f_hat.grad0, torch.Generator().manual_seed(0))
+    parameters = list(model.parameters())
+    runs: dict[str, tuple[int, Callable[[], object]]] = {
+        "gradient": (1, lambda: torch.autograd.grad(loss(model, batch), parameters)),
+        "krylov": (steps, lambda: krylov(f_hat, settings(f_hat, near, steps), torch.Generator().manual_seed(0))),
+    }
+    if peer:
+        runs |= peer_runs(model, batch, steps)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, (count, run) in runs.items():
+            # Several gradients, so that the unit is measured over as long a time as what it measures.
+            repeats = steps if name == "gradient" else 1
+            times[name].append(sum(timed(run) for _ in range(repeats)) / (repeats * count))
+    unit = statistics.median(times["gradient"])
+    print(f"one gradient: {unit * 1e3:.1f} ms; {steps} Lanczos steps, median of {rounds} rounds")
+    for name, values in times.items():
+        ratio = statistics.median(values) / unit
+        spread = (min(values) / unit, max(values) / unit)
+        print(f"  {name:32} {ratio:5.2f} gradients a step   ({spread[0]:.2f} … {spread[1]:.2f})")
+        report.row(settings={"steps": steps, "method": name}, status="done", ratio=ratio, spread=spread)
+    report.want(
+        "krylov, gradients of time a step", statistics.median(times["krylov"]) / unit, at_most=STEP_OVER_GRADIENT
+    )
+
+
+def peer_runs(model: nn.Module, batch: Batch, steps: int) -> dict[str, tuple[int, Callable[[], object]]]:
+    """The peer's Lanczos with as many steps, by finite differences and by autograd."""
+    folder = Path(tempfile.gettempdir()) / "unsaddle-peer"
+    if not folder.exists():
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--target",
+            str(folder),
+            PEER,
+            "tqdm",
+        ]
+        subprocess.run(command, check=True)
+    sys.path.append(str(folder))
+    from hessian_eigenthings import HessianOperator
+    from hessian_eigenthings import lanczos as their_lanczos
+
+    def run(method: str) -> object:
+        operator = HessianOperator(model, [batch], loss, method=method)
+        return their_lanczos(operator, k=1, max_iter=steps, which="SA", seed=0, reorthogonalize=True)
+
+    def by_autograd() -> object:
+        with sdpa_kernel(SDPBackend.MATH):
+            return run("autograd")
+
+    return {
+        f"{PEER}, differences": (steps, lambda: run("finite_difference")),
+        f"{PEER}, autograd (MATH)": (steps, by_autograd),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = options(__doc__.splitlines()[0])
+    parser.add_argument("--text", type=Path, default=ROOT.parent / "shared" / "data" / "tinyshakespeare.txt")
+    parser.add_argument("--training", type=int, default=300, help="steps of training")
+    parser.add_argument("--steps", type=int, default=30, help="Lanczos steps that are timed")
+    parser.add_argument("--reference", type=int, default=60, help="Lanczos steps of the exact reference")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peer", action="store_true", help=f"install and time {PEER}, too")
+    chosen = parser.parse_args(arguments)
+    report = Report.begin("transformer", chosen)
+    raw = chosen.text.read_text()
+    alphabet = sorted(set(raw))
+    text = torch.tensor([alphabet.index(c) for c in raw[:200_000]])
+    model = trained(text, len(alphabet), chosen.training, chosen.seed)
+    batch = batches(text, torch.Generator().manual_seed(chosen.seed + 1))
+    count = sum(p.numel() for p in model.parameters())
+    print(f"{count} parameters, loss {float(loss(model, batch).detach()):.3f} after {chosen.training} steps")
+    accuracy(report, model, batch, chosen.reference, chosen.seed)
+    speed(report, model, batch, chosen.steps, chosen.rounds, chosen.peer)
+    return report.end(chosen.out)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
