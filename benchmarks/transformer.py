@@ -122,7 +122,7 @@ def settings(f_hat: DisplacedFunction, near: estimates.GradientNoise, steps: int
     """As `negative_curvature` makes them in float32, but with nothing to stop at before `steps`."""
     return KrylovSettings(
         num_steps=steps,
-        delta=1e-300,
+        delta=1e-100,
         accuracy=0.0,
         noise=near.noise,
         smallest_radius=10.0 * torch.finfo(torch.float32).eps * f_hat.x_norm,
@@ -149,7 +149,6 @@ def accuracy(report: Report, model: nn.Module, batch: Batch, steps: int, seed: i
     g = objective.sample()
     f_hat = DisplacedFunction(g, x)
     near = estimates.gradient_noise(g.grad, x, f_hat.x_norm, f_hat.grad0, torch.Generator().manual_seed(seed + 1))
-    # The same start: random_direction draws in the dtype of x, so float64 noise is rounded.
     found = krylov(f_hat, settings(f_hat, near, steps), torch.Generator().manual_seed(seed), keep_history=True)
     curve = [q for _, q in found.history]
     taken = until_within(curve, truth)

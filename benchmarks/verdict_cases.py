@@ -98,7 +98,7 @@ def dense(
     scaled: bool = False,
     gamma: float | None = None,
 ) -> Case:
-    """f(x) = ½yᵀHy − bᵀy + Σ(c₃y³/6 + c₄y⁴/4)(y − y₀) with y = Dx: rotated, shifted, and not quad­ratic away from y₀.
+    """f(x) = ½yᵀHy − bᵀy + Σ(c₃y³/6 + c₄y⁴/4)(y − y₀) with y = Dx: rotated, shifted, and not quadratic away from y₀.
 
     A third of the points are 0, the others anywhere. Hy − b is computed by a product and a difference, so its rounding
     is that of a gradient far from zero.
@@ -355,9 +355,18 @@ def _narrow_network(seed: int) -> tuple[Tensor, Tensor, Tensor]:
         def loss(x: Tensor, inputs: Tensor = inputs, targets: Tensor = targets) -> Tensor:
             return _network_loss(x, inputs, targets, 1)
 
-        for _ in range(3000):
-            x = x - 0.2 * torch.func.grad(loss)(x)
-        for _ in range(6):
+        x.requires_grad_(True)
+        lbfgs = torch.optim.LBFGS([x], max_iter=200, line_search_fn="strong_wolfe")
+
+        def closure(x: Tensor = x, lbfgs: torch.optim.LBFGS = lbfgs) -> Tensor:
+            lbfgs.zero_grad()
+            value = loss(x)
+            value.backward()
+            return value
+
+        lbfgs.step(closure)
+        x = x.detach()
+        for _ in range(4):
             x = x - torch.linalg.solve(torch.func.hessian(loss)(x), torch.func.grad(loss)(x))
         if float(torch.func.grad(loss)(x).norm()) < 1e-13 and abs(float(x[-1])) > 0.1:
             return inputs, targets, x
@@ -407,8 +416,9 @@ def equal_units(index: int, precision: str) -> Case:
 def _sampled_quadratics(family: str, index: int, precision: str, *, negative: bool) -> Case:
     """F = (1/n) Σ ½zᵀ(H + N_i)z + b_iᵀz with z = x − x₀, random N_i and b_i that sum to zero, and m of the n drawn.
 
-    ‖(1/m)ΣN_i‖ is 0.5 to 2 times the distance of λ_min(H) from zero, so that a sample has the wrong sign as often as
-    not. """
+    ‖(1/m)ΣN_i‖ is 0.03 to 2 times the distance of λ_min(H) from zero: from samples that tell the sign to samples that
+    have the wrong one as often as not.
+    """
     g = _random(family, index)
     d, n, m = _integer(g, 2, 12), 512, (32, 64, 128)[index % 3]
     size = _uniform(g, 0.05, 0.3)
@@ -421,8 +431,8 @@ def _sampled_quadratics(family: str, index: int, precision: str, *, negative: bo
     noise = _normal(g, n, d, d)
     noise = noise + noise.transpose(1, 2)
     noise -= noise.mean(0)
-    strength = size * _uniform(g, 0.5, 2.0) * math.sqrt(m) / float(torch.linalg.eigvalsh(noise[:m].mean(0))[0].abs())
-    noise *= strength / math.sqrt(m)
+    of_sample = float(torch.linalg.eigvalsh(noise[:m].mean(0)).abs().max())
+    noise *= size * 10.0 ** _uniform(g, -1.5, 0.3) / of_sample
     slopes = _normal(g, n, d)
     slopes = (slopes - slopes.mean(0)) * 10.0 ** _uniform(g, -5.0, -2.0)
     dtype, low = DTYPES[precision], precision == "bf16"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.constants import student
+from unsaddle.constants.estimates import LOW_PRECISION_SHIFT, GradientNoise, gradient_noise
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.extract import RELATIVE_GAMMA, find
 from unsaddle.curvature.measure import FRESH_BATCHES, symmetric_difference
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 
 RELATIVE_EPS = 1e-3
 """ε by default: a gradient step of 1/L1 would move x by less than this share of ‖x‖ (of 1, if that is more)."""
+
+ROUNDINGS = 3.0
+"""The rounding of ∇F(x) is taken to be at most this many times σ, which is an estimate from two points."""
+
+REPEATS = 10.0
+"""Two gradients at the same point that differ by more than so many σ are those of two functions."""
+
+COARSE = 2.0
+"""A gradient that changes this many times faster at a thousandth of ‖x‖ than at the probe radius was not seen right."""
 
 START_DELTA = 1e-4
 """δ spent on the random start, if δ/2 is more. A tenth of the gradients buys a verdict that an unlucky start does not
@@ -37,7 +47,7 @@ class Verdict:
     gradient_norm: float
     """‖∇F(x)‖, from fresh samples where there are any."""
     gradient_error: float
-    """Its sampling error; 0 where everything was evaluated."""
+    """How far it may be off: by sampling, at the confidence stated, and by rounding."""
     eps: float
     """What counts as stationary."""
     curvature: float
@@ -69,7 +79,8 @@ class Verdict:
             "not stationary": "Not stationary.",
             "undecided": "Undecided.",
         }[self.kind]
-        error = f" ± {self.gradient_error:.2g}" if self.gradient_error else ""
+        seen = self.gradient_error > 0.01 * max(self.gradient_norm, self.eps)
+        error = f" ± {self.gradient_error:.2g}" if seen else ""
         gradient = f"The gradient norm is {self.gradient_norm:.3g}{error}; up to {self.eps:.3g} counts as stationary."
         return (
             f"{head} {self.reason} {gradient} Looked for curvature below {-self.gamma:.3g}, at resolution "
@@ -152,14 +163,33 @@ def is_minimum(
     ledger = Ledger()
     generator = torch.Generator().manual_seed(seed + 1)
     gradient_norm, gradient_error = found.gradient_norm, 0.0
-    if stochastic and math.isfinite(gradient_norm):
-        gradient_norm, gradient_error = _sampled_gradient(objective, x, samples or FRESH_BATCHES, generator, ledger)
+    coarse: GradientNoise | None = None
+    if math.isfinite(found.noise):
+        if stochastic:
+            gradient_norm, gradient_error = _sampled_gradient(
+                objective, x, samples or FRESH_BATCHES, delta / 2.0, generator, ledger
+            )
+        if x.dtype == torch.float32:
+            coarse = _coarse_noise(objective, x, samples, generator, ledger)
+        gradient_error += ROUNDINGS * max(found.noise, 0.0 if coarse is None else coarse.noise)
     if eps is None:
         eps = RELATIVE_EPS * found.smoothness * max(1.0, vectors.norm(x))
     slack = 0.0
     if stochastic and found.status is Status.NOTHING_FOUND:
         slack = _hessian_slack(objective, x, found, samples or FRESH_BATCHES, delta / 2.0, generator, ledger)
     kind, reason = _decide(found, gradient_norm, gradient_error, eps, slack)
+    if found.status in (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC):
+        if not _repeats(objective, x, found, samples, generator, ledger):
+            reason = _sentence(Status.NOT_DETERMINISTIC)
+    elif kind != "saddle" and coarse is not None and coarse.curvature > COARSE * found.smoothness:
+        kind, reason = (
+            "undecided",
+            (
+                f"At {LOW_PRECISION_SHIFT:g} of ‖x‖ the gradient shows a curvature of {coarse.curvature:.2g}, at the "
+                f"resolution at most {found.smoothness:.2g}: it is computed in less than float32, or there is structure of "
+                "that width. Switch autocast off, or use float64."
+            ),
+        )
     measured = found.measurements[-1] if found.measurements else None
     interval = (math.nan, math.nan)
     if kind == "saddle" and measured is not None:
@@ -189,16 +219,20 @@ def _decide(found: Curvature, norm: float, error: float, eps: float, slack: floa
     """The verdict and its reason, from the evidence."""
     if found.status in (Status.NOT_FINITE, Status.NOT_DETERMINISTIC, Status.FLAT):
         return "undecided", f"{_sentence(found.status)}"
+    if not math.isfinite(norm + error + slack):
+        return "undecided", _sentence(Status.NOT_FINITE)
     if norm - error > eps:
         return "not stationary", "The gradient is not small: follow it."
     if found.status is Status.FOUND:
         at = found.measurements[-1]
         strong = " It is below -gamma even so." if at.curvature + at.error < -found.gamma else ""
         return "saddle", f"The curvature along the direction is {at.curvature:.4g} ± {at.error:.2g}.{strong}"
-    if norm + error > eps:
-        return "undecided", "The gradient may or may not be small: draw more samples, or raise eps."
     if found.status is not Status.NOTHING_FOUND:
         return "undecided", _sentence(found.status)
+    if norm + error > eps:
+        return "undecided", (
+            "The gradient may or may not be small: draw more samples, use a higher precision, or raise eps."
+        )
     if slack > found.gamma:
         return "undecided", (
             f"Nothing was found on the sample, but its Hessian may be off by {slack:.2g}: draw "
@@ -213,16 +247,48 @@ def _sentence(status: Status) -> str:
 
 
 def _sampled_gradient(
-    objective: Objective, x: Tensor, samples: int, generator: torch.Generator, ledger: Ledger
+    objective: Objective, x: Tensor, samples: int, delta: float, generator: torch.Generator, ledger: Ledger
 ) -> tuple[float, float]:
-    """‖∇F(x)‖ and its standard error, from fresh batches."""
+    """‖∇F(x)‖ and how far it may be off at confidence 1 − δ, from fresh batches.
+
+    The error of the mean is within a two-sided t-quantile of its standard errors. That is exact if all noise lies along
+    one direction; spread over several it is less dispersed, and the interval too wide.
+    """
     batches = min(FRESH_BATCHES, max(2, samples))
     size = max(1, samples // batches)
     grads = torch.stack([objective.sample(size, generator, ledger=ledger).grad(x).clone() for _ in range(batches)])
     mean = grads.mean(dim=0)
     spread = float((grads - mean).square().sum()) / (batches * (batches - 1))
     # ‖mean‖² is too large by the variance of the mean.
-    return math.sqrt(max(0.0, vectors.norm(mean) ** 2 - spread)), math.sqrt(spread)
+    error = student.quantile(1.0 - delta / 2.0, batches - 1) * math.sqrt(spread)
+    squared = vectors.norm(mean) ** 2 - spread
+    return (math.sqrt(max(0.0, squared)) if math.isfinite(squared) else math.nan), error
+
+
+def _coarse_noise(
+    objective: Objective, x: Tensor, samples: int | None, generator: torch.Generator, ledger: Ledger
+) -> GradientNoise | None:
+    """What gradients show at the distance that half precision resolves; None at x = 0, near which it resolves all.
+
+    A function that computes in half precision inside a float32 interface is a staircase. Within a step its gradient
+    seems exact, and its Hessian that of what float32 was left with, a weight decay for one. Three gradients.
+    """
+    x_norm = vectors.norm(x)
+    if x_norm == 0.0:
+        return None
+    f = objective.sample(samples, generator, ledger=ledger)
+    coarse = gradient_noise(f.grad, x, x_norm, f.grad(x).clone(), generator, LOW_PRECISION_SHIFT)
+    return coarse if math.isfinite(coarse.noise + coarse.curvature) else None  # The domain may end so far away.
+
+
+def _repeats(
+    objective: Objective, x: Tensor, found: Curvature, samples: int | None, generator: torch.Generator, ledger: Ledger
+) -> bool:
+    """Whether F_S answers the same twice next to x. At x itself the noise of dropout can vanish, with the gradient."""
+    f = objective.sample(samples, generator, ledger=ledger)
+    y = vectors.random_direction(x, generator).mul_(found.radius).add_(x)
+    once = f.grad(y).clone()
+    return vectors.norm(f.grad(y) - once) <= REPEATS * found.noise
 
 
 def _hessian_slack(

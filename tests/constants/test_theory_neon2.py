@@ -18,15 +18,15 @@ DET = {**ONLINE, "delta": 0.1}
 
 def test_online():
     # 0.5/(16·9.210340), and with C0 = 2 a quarter of it
-    assert theory_neon2.online_step_size(**ONLINE) == pytest.approx(0.003392925639, rel=1e-9)
+    assert theory_neon2.online_step_size(**ONLINE, c0=1.0) == pytest.approx(0.003392925639, rel=1e-9)
     assert theory_neon2.online_step_size(**ONLINE, c0=2.0) == pytest.approx(0.003392925639 / 4, rel=1e-9)
     # 9.210340/(0.003392926·0.5) = 64·9.210340² = 5429.15, and C0⁴ = 16 times that
-    assert theory_neon2.online_num_steps(**ONLINE) == 5430
+    assert theory_neon2.online_num_steps(**ONLINE, c0=1.0) == 5430
     assert theory_neon2.online_num_steps(**ONLINE, c0=2.0) == 86867
     # 10⁻¹²·0.003392926²·0.125/2
-    sigma = theory_neon2.online_noise_radius(**ONLINE, hessian_lipschitz=2.0)
+    sigma = theory_neon2.online_noise_radius(**ONLINE, hessian_lipschitz=2.0, c0=1.0)
     assert sigma == pytest.approx(7.194965245e-19, rel=1e-9)
-    assert theory_neon2.online_escape_radius(noise_radius=sigma, dimension=100) == pytest.approx(1e4 * sigma)
+    assert theory_neon2.online_escape_radius(noise_radius=sigma, dimension=100, c0=1.0) == pytest.approx(1e4 * sigma)
     # 64·ln 10 = 147.4
     assert theory_neon2.online_sample_size(gamma=0.5, delta=0.1, smoothness=4.0) == 148
 
@@ -63,7 +63,7 @@ def test_settings_carry_these_constants():
     det = neon2_det.theory_settings(**problem, c1=3.0)
     assert (det.num_steps, det.target) == (176, None)
     assert det.escape_radius == pytest.approx(1e9 * det.noise_radius)
-    online = neon2_online.theory_settings(**problem)
+    online = neon2_online.theory_settings(**problem, c0=1.0)
     assert (online.steps_a_round, online.num_rounds, online.num_steps) == (5430, 4, 4 * 5430)
     assert (online.batch, online.target, online.random_iterate) == (1, 0.375, True)
     assert online.escape_radius == pytest.approx(1e4 * online.noise_radius)

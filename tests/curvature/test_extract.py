@@ -77,7 +77,7 @@ def test_finding_nothing_costs_every_step(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", NOTHING)
-def test_finding_costs_the_steps_taken_and_four_gradients(method: str) -> None:
+def test_finding_costs_the_steps_taken_and_six_gradients(method: str) -> None:
     result = negative_curvature(diagonal(SADDLE), ZERO, method=method, keep_history=True, **KNOWN)
     steps = len(result.history)
     assert result.status is Status.FOUND
@@ -89,10 +89,10 @@ def test_finding_costs_the_steps_taken_and_four_gradients(method: str) -> None:
         "oja": (0, 63 + 1),  # All of a round, which is judged at its end.
         "oja-first-order": (2 * 63 + 1, 0),
     }[method]
-    assert (result.cost.gradients, result.cost.hessian_products) == (1 + gradients + 4, products)
+    assert (result.cost.gradients, result.cost.hessian_products) == (1 + gradients + 6, products)
     assert result.cost == Cost(
-        gradients=1 + gradients + 4,
-        samples=1 + gradients + 4,
+        gradients=1 + gradients + 6,
+        samples=1 + gradients + 6,
         hessian_products=products,
         hessian_samples=products,
     )
@@ -123,8 +123,8 @@ def test_a_finite_sum_counts_every_component(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["neon", "neon+", "power", "lanczos"])
-@pytest.mark.parametrize(("samples", "batch"), [(1, 1), (5, 1), (16, 2), (49, 6)])
-def test_fresh_samples_cost_sixteen_gradients_of_an_eighth(method: str, samples: int, batch: int) -> None:
+@pytest.mark.parametrize(("samples", "batches", "batch"), [(1, 2, 1), (5, 5, 1), (16, 8, 2), (49, 8, 6)])
+def test_fresh_samples_cost_two_gradients_a_batch(method: str, samples: int, batches: int, batch: int) -> None:
     result = negative_curvature(
         diagonal_sum(SADDLE, 50), ZERO, method=method, samples=samples, keep_history=True, **KNOWN
     )
@@ -132,14 +132,14 @@ def test_fresh_samples_cost_sixteen_gradients_of_an_eighth(method: str, samples:
     steps = len(result.history)
     steps, products = (0, steps) if method in SECOND_ORDER else (steps, 0)
     assert result.cost == Cost(
-        gradients=1 + steps + 4 + 16,
-        samples=samples * (1 + steps + 4) + 16 * batch,
+        gradients=1 + steps + 6 + 2 * batches,
+        samples=samples * (1 + steps + 6) + 2 * batches * batch,
         hessian_products=products,
         hessian_samples=samples * products,
     )
     same, fresh = result.measurements
     assert (same.samples, same.fresh) == (samples, False)
-    assert (fresh.samples, fresh.fresh) == (8 * batch, True)
+    assert (fresh.samples, fresh.fresh) == (batches * batch, True)
     assert result.curvature == fresh.curvature
 
 
@@ -164,6 +164,7 @@ def test_a_budget_is_never_exceeded(method: str, samples: int | None, smoothness
                 smoothness=smoothness,
                 hessian_lipschitz=0.0,
                 max_gradients=budget,
+                seed=2,
             )
             assert result.cost.gradients + result.cost.hessian_products <= budget
             expected = {Status.BUDGET_SPENT, Status.FOUND if spectrum is SADDLE else Status.NOTHING_FOUND}
@@ -171,7 +172,7 @@ def test_a_budget_is_never_exceeded(method: str, samples: int | None, smoothness
             if budget == 1:
                 assert result.status is Status.BUDGET_SPENT
     ample = negative_curvature(
-        diagonal_sum(SADDLE, 20), ZERO, method=method, samples=samples, max_gradients=10_000, **KNOWN
+        diagonal_sum(SADDLE, 20), ZERO, method=method, samples=samples, max_gradients=10_000, seed=2, **KNOWN
     )
     assert ample.status is Status.FOUND
 
@@ -187,7 +188,7 @@ def test_history_is_kept_only_if_asked_for(method: str) -> None:
     assert silent.cost == result.cost
     spent = [calls for calls, _ in result.history]
     assert spent == sorted(set(spent))
-    assert 1 <= spent[0] <= 3
+    assert 1 <= spent[0] <= 4  # Krylov measures the noise first.
     assert spent[-1] <= result.cost.gradients + result.cost.hessian_products
     assert all(-1.0 - 1e-12 <= quotient <= 4.0 + 1e-12 for _, quotient in result.history)
 
@@ -223,7 +224,11 @@ def test_the_last_quotient_of_the_history_is_the_lowest_and_the_one_that_passed(
         ({"hessian_lipschitz": math.inf}, ValueError, "hessian_lipschitz must be a finite number >= 0"),
         ({"max_gradients": 0}, ValueError, "max_gradients must be at least 1"),
         ({"max_gradients": 1.5}, TypeError, "max_gradients must be an integer"),
-        ({"method": "newton"}, ValueError, r"method must be one of auto, neon, neon\+.*power, lanczos.*got 'newton'"),
+        (
+            {"method": "newton"},
+            ValueError,
+            r"method must be one of auto, .*neon, neon\+, .*lanczos, .*got 'newton'",
+        ),
         ({"settings": "magic"}, ValueError, "settings must be one of practical, theory; got 'magic'"),
         ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
         ({"seed": 0.5}, TypeError, "seed must be an integer"),
@@ -263,8 +268,8 @@ def test_theory_needs_hessian_lipschitz_and_a_budget(method: str) -> None:
     assert not result.found
     assert result.cost.gradients <= 50
     if method == "neon":
-        # Four are kept back for the measurement that was not needed. NEON⁺'s printed test is rounding at its η = 1e-16.
-        assert (result.status, result.cost.gradients) == (Status.BUDGET_SPENT, 46)
+        # Six are kept back for the measurement that was not needed. NEON⁺'s printed test is rounding at its η = 1e-16.
+        assert (result.status, result.cost.gradients) == (Status.BUDGET_SPENT, 44)
 
 
 # --- Functions that misbehave ---------------------------------------------------------------------------------------
@@ -303,7 +308,7 @@ def test_a_function_that_ends_at_any_radius_never_gives_an_unmeasured_direction(
     """Also where it ends between the two radii of the measurement, so that one of them cannot be measured."""
     seen = set()
     for exponent in range(60):
-        edge = 10.0 ** (-exponent / 10.0)
+        edge = 10.0 ** (-exponent / 5.0)
 
         def value_and_grad(x: Tensor, edge: float = edge) -> tuple[Tensor, Tensor]:
             return 0.5 * (SADDLE * x * x).sum(), SADDLE * x * (1.0 if float(x.norm()) < edge else math.nan)
@@ -324,7 +329,8 @@ def test_a_fresh_sample_that_is_not_finite_is_a_status(bad: float) -> None:
         negative_curvature(objective, ZERO + 1.0, method="neon", samples=1, seed=seed, **KNOWN).status
         for seed in range(20)
     ]
-    assert set(statuses) == {Status.NOT_FINITE}
+    assert set(statuses) <= {Status.NOT_FINITE, Status.FOUND}  # Found where all the rows drawn happen to be good.
+    assert statuses.count(Status.NOT_FINITE) >= 10
 
 
 @pytest.mark.parametrize("method", EXTRACTORS)
@@ -337,7 +343,9 @@ def test_constant_and_affine_functions_are_flat(method: str) -> None:
     ):
         result = negative_curvature(f, ZERO + 1.0, method=method)
         assert result.status is Status.FLAT
-        assert result.cost == Cost(gradients=2, samples=2)
+        # At x, and one difference; Krylov has measured the noise before, with two gradients.
+        spent = 2 + 2 * (method == "krylov")
+        assert result.cost == Cost(gradients=spent, samples=spent)
 
 
 @pytest.mark.parametrize("method", EXTRACTORS)
@@ -449,7 +457,7 @@ def test_lanczos_with_a_smoothness_a_hundred_times_too_small_says_so() -> None:
 
 @pytest.mark.parametrize("method", EXTRACTORS)
 def test_a_measured_smoothness_is_raised_until_it_holds(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unsaddle.curvature.extract._measured_smoothness", lambda f_hat, generator: 0.2)
+    monkeypatch.setattr("unsaddle.constants.estimates.smoothness", lambda product, like, generator: 0.2)
     result = negative_curvature(diagonal(SADDLE), ZERO, gamma=0.1, method=method, hessian_lipschitz=0.0)
     assert result.status is Status.FOUND
     assert float(SADDLE @ result.direction**2) <= -0.05
@@ -476,7 +484,7 @@ def test_a_gamma_below_the_rounding_of_float32_is_refused(method: str) -> None:
     s, x = SADDLE.float(), torch.full((6,), 100.0)
     result = negative_curvature(diagonal(s), x, gamma=1e-6, method=method, smoothness=4.0, hessian_lipschitz=1.0)
     assert result.status is Status.PRECISION_TOO_LOW
-    assert result.cost.gradients == 1
+    assert result.cost.gradients == 1 or method == "krylov"  # which measures the noise before it can tell
     double = negative_curvature(
         diagonal(SADDLE), x.double(), gamma=0.5, method=method, smoothness=4.0, hessian_lipschitz=1.0
     )
@@ -540,7 +548,7 @@ class Spy:
 @pytest.mark.parametrize("method", ["auto", *GRADIENT_ONLY])
 def test_a_gradient_only_extractor_is_given_functions_without_hessian_products(method: str) -> None:
     spy = Spy()
-    result = negative_curvature(spy, ZERO, method=method, samples=16, **KNOWN)
+    result = negative_curvature(spy, ZERO, method=method, samples=16, seed=2, **KNOWN)
     assert result.found
     assert len(spy.given) >= 9
     assert not any(hasattr(f, "hvp") for f in spy.given)
@@ -549,7 +557,7 @@ def test_a_gradient_only_extractor_is_given_functions_without_hessian_products(m
 @pytest.mark.parametrize("method", sorted(SECOND_ORDER))
 def test_a_second_order_extractor_is_given_them_for_the_search_and_not_for_the_measurement(method: str) -> None:
     spy = Spy()
-    result = negative_curvature(spy, ZERO, method=method, samples=16, **KNOWN)
+    result = negative_curvature(spy, ZERO, method=method, samples=16, seed=2, **KNOWN)
     assert result.found
     assert hasattr(spy.given[0], "hvp")
     assert not any(hasattr(f, "hvp") for f in spy.given[-8:])

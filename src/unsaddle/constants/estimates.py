@@ -79,15 +79,22 @@ def is_low_precision(grad: Tensor) -> bool:
 
 
 def gradient_noise(
-    grad: Callable[[Tensor], Tensor], x: Tensor, x_norm: float, grad0: Tensor, generator: torch.Generator
+    grad: Callable[[Tensor], Tensor],
+    x: Tensor,
+    x_norm: float,
+    grad0: Tensor,
+    generator: torch.Generator,
+    shift: float | None = None,
 ) -> GradientNoise:
     """σ from a second difference of gradients across a shift of a hundred roundings; two gradients.
 
     ‖∇f(x+ts) − 2∇f(x) + ∇f(x−ts)‖/√6: the three gradients have independent errors of norm σ, with weights 1, −2, 1, and
     the linear part cancels. (A first difference would see the Hessian; a repeated gradient has the same error twice.)
-    A function that computes in half precision does not see so small a shift; it is given a larger one.
+    A function that computes in half precision does not see so small a shift; it is given a larger one. `shift`, as a
+    share of ‖x‖, overrides both.
     """
-    shift = LOW_PRECISION_SHIFT if is_low_precision(grad0) else NOISE_SHIFT * torch.finfo(x.dtype).eps
+    if shift is None:
+        shift = LOW_PRECISION_SHIFT if is_low_precision(grad0) else NOISE_SHIFT * torch.finfo(x.dtype).eps
     t = shift * (x_norm if x_norm > 0.0 else 1.0)
     s = vectors.random_direction(x, generator).mul_(t)
     above = grad(x + s).clone()

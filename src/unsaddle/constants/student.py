@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 _NODES = 200
 
 
+@cache
 def quantile(probability: float, degrees: int) -> float:
     """q with P(T ≤ q) = `probability` ≥ 1/2 for Student's t with that many degrees of freedom.
 

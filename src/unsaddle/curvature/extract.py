@@ -85,11 +85,6 @@ def negative_curvature(
     >>> result.status.name, result.curvature < -0.75
     ('FOUND', True)
     """
-    if not isinstance(objective, Objective):
-        raise TypeError(
-            f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
-            "wrap a callable as unsaddle.Function(fun)"
-        )
     return find(
         objective,
         x,
@@ -124,6 +119,11 @@ def find(
     settings: str,
 ) -> Curvature:
     """`negative_curvature`, with γ relative to L1 at the caller's choice."""
+    if not isinstance(objective, Objective):
+        raise TypeError(
+            f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
+            "wrap a callable as unsaddle.Function(fun)"
+        )
     x = checks.point(x)
     name, basis = checks.choice(method, "method", ("auto", *EXTRACTORS)), auto.BASIS
     if name == "auto":
@@ -154,7 +154,7 @@ def find(
         hessian_lipschitz=hessian_lipschitz,
         theory=settings == "theory",
         max_gradients=max_gradients,
-        reserve=measure.SAME_SAMPLE_GRADIENTS + (2 * measure.FRESH_BATCHES if stochastic else 0),
+        reserve=2 * measure.SAME_SAMPLE_GRADIENTS + (2 * measure.FRESH_BATCHES if stochastic else 0),
         keep_history=keep_history,
         generator=generator,
     )
@@ -188,7 +188,7 @@ def find(
     }
     if candidate.vector is None:
         return result(candidate.status, scale, **evidence)
-    v = candidate.vector / vectors.norm(candidate.vector)
+    v = candidate.vector.div_(vectors.norm(candidate.vector))
     status, measurements = _confirm(search, scale, v, stochastic)
     return result(
         status,
@@ -229,6 +229,8 @@ def _gamma_on_samples(search: Search) -> float:
 def _confirm(search: Search, scale: Scale, v: Tensor, stochastic: bool) -> tuple[Status, tuple[Measurement, ...]]:
     """Measure the curvature along v again on the same F_S and, where there is more than that, on fresh samples."""
     same = measure.on_same_sample(search.f, search.x, v, scale)
+    if not same.consistent and 0.0 < scale.smallest_radius < scale.radius:
+        same = measure.on_same_sample(search.f, search.x, v, replace(scale, radius=scale.smallest_radius))
     if not same.is_finite:
         return Status.NOT_FINITE, (same,)
     if not same.consistent or same.curvature + same.error >= 0.0:

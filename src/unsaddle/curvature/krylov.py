@@ -104,7 +104,8 @@ def krylov(
     basis = torch.empty(min(m, d) + 1, d, dtype=x.dtype, device=x.device)
     basis[0] = vectors.random_direction(x, generator)
     projection = Projection(basis.shape[0])
-    allowed = math.log(unlucky_component(dimension=d, delta=settings.delta))
+    unlucky = unlucky_component(dimension=d, delta=settings.delta)
+    allowed = math.log(unlucky) if unlucky > 0.0 else -math.inf
     point = torch.empty_like(x)
     history: list[tuple[int, float]] = []
     largest = settings.first_curvature
@@ -117,8 +118,9 @@ def krylov(
         vector = None if ritz is None else _combine(basis, projection, ritz)
         lowest = float(projection.values[0]) if projection.size else math.inf
         # The measured σ, and what the rounding of the probe points can do, which a single measurement may miss.
+        finest = _radius(replace(settings, noise_share=LARGEST_NOISE_SHARE), gamma())
         noise = settings.noise + torch.finfo(x.dtype).eps * largest * (f_hat.x_norm + 16.0 * radius)
-        scale = Scale(gamma=gamma(), smoothness=largest, noise=noise, radius=radius)
+        scale = Scale(gamma=gamma(), smoothness=largest, noise=noise, radius=radius, smallest_radius=finest)
         return KrylovCandidate(
             vector=vector,
             status=status,
@@ -218,8 +220,11 @@ def _column_blocks(basis: Tensor) -> list[tuple[Tensor]]:
 STEPS = 2000
 """Gradients that a run takes without a budget of its own."""
 
-NOISE_SHARE = {torch.float32: 0.1, torch.float64: 1e-4}
-"""Rounding in a product as a share of γ. In float32 there is nothing to give away; in float64 there is."""
+NOISE_SHARE = {torch.float32: 1e-2, torch.float64: 1e-4}
+"""Rounding in a product as a share of γ, at the radius that is tried first."""
+
+LARGEST_NOISE_SHARE = 0.1
+"""The same at the smallest radius, which is tried where the function is not quadratic within the first."""
 
 FARTHEST = 0.03
 """Probes go no farther than this share of ‖x‖; beyond it a Hessian means nothing for any function we met."""
@@ -254,17 +259,18 @@ def extract(search: Search) -> Candidate:
         first_curvature=near.curvature,
         basis=search.basis,
     )
-    for central in (False, True):
+    coarse = replace(settings, noise_share=LARGEST_NOISE_SHARE)
+    for attempt in (settings, coarse, replace(coarse, central=True)):
         candidate = search.within_budget(
-            replace(settings, central=central),
+            attempt,
             lambda s: krylov(f_hat, s, search.generator, keep_history=search.keep_history),
-            calls_a_step=1 + central,
+            calls_a_step=1 + attempt.central,
             extra_calls=CHECK_GRADIENTS,
         )
         assert isinstance(candidate, KrylovCandidate)
         if candidate.exhausted:
             return replace(candidate, status=Status.BUDGET_SPENT)
-        if candidate.scale.gamma > 0.0 and _wanted_radius(settings, candidate.scale.gamma) > settings.largest_radius:
+        if candidate.scale.gamma > 0.0 and _wanted_radius(coarse, candidate.scale.gamma) > settings.largest_radius:
             return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
         if candidate.status is not Status.NOTHING_FOUND or _is_quadratic(f_hat, candidate):
             return candidate
@@ -297,10 +303,12 @@ def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bool:
     scale = candidate.scale
     if candidate.asymmetry > scale.gamma / 2.0:
         return False
+    r, rounding = scale.radius, 1.2 * scale.noise / scale.radius
     for v in {id(v): v for v in (candidate.deciding[0], candidate.deciding[-1])}.values():
-        even = f_hat.grad(v * scale.radius).add_(f_hat.grad(v * -scale.radius))
-        if vectors.norm(even) / (2.0 * scale.radius) > scale.gamma / 2.0 + 1.2 * scale.noise / scale.radius:
+        above, below = f_hat.grad(v * r), f_hat.grad(v * -r)
+        (near,) = vectors.dots((v, above - below))
+        if vectors.norm(above.add_(below)) / (2.0 * r) > scale.gamma / 2.0 + rounding:
             return False
-    top, r = candidate.deciding[-1], scale.radius
-    near, far = (symmetric_difference(f_hat.f, f_hat.x, top, radius) for radius in (r, 2.0 * r))
-    return abs(far - near) <= STEADY * abs(near) + 1.2 * scale.noise / r
+    near /= 2.0 * r  # Along the last one, the highest.
+    far = symmetric_difference(f_hat.f, f_hat.x, v, 2.0 * r)
+    return abs(far - near) <= STEADY * abs(near) + rounding

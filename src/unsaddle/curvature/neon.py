@@ -181,6 +181,7 @@ def neon(
         if observer is not None:
             observer(tau, u)
         slope = vectors.dots((g0, u))[0] if settings.decrease is not None else 0.0
+        g = None  # The last gradient goes before the next one comes.
         value, g = f_hat.f.value_and_grad(point)
         ug, next_uu = _sweep(x, u, g, g0, point, eta)  # u is now u_{τ+1}
         if uu == 0.0:

@@ -211,6 +211,7 @@ def neon_plus(
         if observer is not None:
             observer(tau, u - zeta * v)
         at_y = _ValueAtY.of(f_hat, u, v, zeta) if settings.decrease is not None and tau > 0 else None
+        g = None  # The last gradient goes before the next one comes.
         value, g = f_hat.f.value_and_grad(point)
         *at_tau, next_uu = _sweep(x, u, v, h, g, g0, point, eta, zeta, first=tau == 0)  # (u, v) is now at τ+1
         at = _Products(uu, *at_tau)

@@ -89,8 +89,8 @@ def batch_size(num_samples: int | None) -> int:
 def noise_limited_step(*, gamma: float, smoothness: float, batch: int, num_samples: int | None) -> float:
     """η = min(1/(2L1), bγ/(4L1²)), the second where a batch is not everything.
 
-    A batch Hessian is off by at most L1/√b a direction, which slows the growth of a mode from ηγ to ηγ − η²L1²/(2b) a
-    step: by an eighth at this η.
+    Where single samples are no rougher than F, ‖∇²f_i‖ ≤ L1, a batch Hessian is off by at most L1/√b along a direction,
+    root mean square, which slows the growth of a mode from ηγ to ηγ − η²L1²/(2b) a step: by an eighth at this η.
     """
     eta = practice.step_size(smoothness=smoothness)
     return eta if batch == num_samples else min(eta, batch * gamma / (4.0 * smoothness**2))

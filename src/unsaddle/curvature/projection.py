@@ -57,7 +57,7 @@ class Projection:
         return residuals
 
     def log_missed(self, gamma: float) -> float:
-        """log of a bound on (q_0·v)² for any eigenvector v with an eigenvalue ≤ −γ; inf if a Ritz value is not above −γ.
+        """log of a bound on (q_0·v)² for any eigenvector v with an eigenvalue ≤ −γ; inf if a Ritz value is ≤ −γ.
 
         The factors of earlier bases are taken at this γ too: one that has grown may be valid where the old one was not.
         """

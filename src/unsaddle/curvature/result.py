@@ -60,6 +60,8 @@ class Scale:
     """σ, the absolute error of a gradient."""
     radius: float
     """r, the probe radius: structure narrower than this is invisible."""
+    smallest_radius: float = 0.0
+    """How small it could be made, at the price of more rounding; 0 where that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
