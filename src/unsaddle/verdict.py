@@ -11,12 +11,18 @@ from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.constants import student
-from unsaddle.constants.estimates import LOW_PRECISION_SHIFT, GradientNoise, gradient_noise
+from unsaddle.constants.estimates import (
+    LOW_PRECISION_RADIUS,
+    LOW_PRECISION_SHIFT,
+    GradientNoise,
+    gradient_noise,
+    is_low_precision,
+)
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.extract import RELATIVE_GAMMA, find
 from unsaddle.curvature.measure import FRESH_BATCHES, symmetric_difference
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.objective import Objective
+from unsaddle.objective import Objective, SampledFunction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +38,17 @@ REPEATS = 10.0
 
 COARSE = 2.0
 """A gradient that changes this many times faster at a thousandth of ‖x‖ than at the probe radius was not seen right."""
+
+ROUGH = 100.0
+"""Where the noise of a gradient at a thousandth of ‖x‖ is so many times that next to x, or where"""
+
+HALF_PRECISION = 0.5
+"""this share of its entries has the trailing zeros of half precision, a saddle has to be one farther out, too."""
+
+STAIRCASE = (
+    "Gradients farther from x contradict those at the resolution: they are computed in less than float32, or there is "
+    "structure of that width. Switch autocast off, or use float64."
+)
 
 START_DELTA = 1e-4
 """δ spent on the random start, if δ/2 is more. A tenth of the gradients buys a verdict that an unlucky start does not
@@ -178,24 +195,20 @@ def is_minimum(
     if stochastic and found.status is Status.NOTHING_FOUND:
         slack = _hessian_slack(objective, x, found, samples or FRESH_BATCHES, delta / 2.0, generator, ledger)
     kind, reason = _decide(found, gradient_norm, gradient_error, eps, slack)
-    if found.status in (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC):
-        if not _repeats(objective, x, found, samples, generator, ledger):
-            reason = _sentence(Status.NOT_DETERMINISTIC)
-    elif kind != "saddle" and coarse is not None and coarse.curvature > COARSE * found.smoothness:
-        kind, reason = (
-            "undecided",
-            (
-                f"At {LOW_PRECISION_SHIFT:g} of ‖x‖ the gradient shows a curvature of {coarse.curvature:.2g}, at the "
-                f"resolution at most {found.smoothness:.2g}: it is computed in less than float32, or there is structure of "
-                "that width. Switch autocast off, or use float64."
-            ),
-        )
+    if coarse is not None and kind != "undecided":
+        f = objective.sample(samples, generator, ledger=ledger)
+        if _is_staircase(f, x, found, coarse, kind, gradient_norm - gradient_error - eps, generator):
+            kind, reason = "undecided", STAIRCASE
+    if kind == "undecided" and found.status in (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC):
+        repeats = _repeats(objective, x, found, samples, generator, ledger)
+        reason = reason if repeats else _sentence(Status.NOT_DETERMINISTIC)
     measured = found.measurements[-1] if found.measurements else None
     interval = (math.nan, math.nan)
     if kind == "saddle" and measured is not None:
         interval = (measured.curvature - measured.error, measured.curvature + measured.error)
     elif kind == "minimum":
-        interval = (-found.gamma / share, found.lowest + slack)
+        # The Ritz value is above λ_min but for the error of products, of which the checks of "nothing" let γ/2 pass.
+        interval = (-found.gamma / share, found.lowest + found.gamma / 2.0 + slack)
     return Verdict(
         kind=kind,
         gradient_norm=gradient_norm,
@@ -203,7 +216,7 @@ def is_minimum(
         eps=eps,
         curvature=measured.curvature if kind == "saddle" and measured is not None else found.lowest,
         interval=interval,
-        direction=found.direction,
+        direction=found.direction if kind == "saddle" else None,
         gamma=found.gamma / share,
         confidence=1.0 - delta,
         resolution=found.radius,
@@ -279,6 +292,35 @@ def _coarse_noise(
     f = objective.sample(samples, generator, ledger=ledger)
     coarse = gradient_noise(f.grad, x, x_norm, f.grad(x).clone(), generator, LOW_PRECISION_SHIFT)
     return coarse if math.isfinite(coarse.noise + coarse.curvature) else None  # The domain may end so far away.
+
+
+def _is_staircase(
+    f: SampledFunction,
+    x: Tensor,
+    found: Curvature,
+    coarse: GradientNoise,
+    kind: str,
+    excess: float,
+    generator: torch.Generator,
+) -> bool:
+    """Whether the verdict is one on the steps of half precision, as far as gradients farther out tell.
+
+    A minimum or a slope: the Hessian at a thousandth of ‖x‖ is not the one that was seen. A slope: its excess over ε is
+    rounding, measured where bfloat16 rounds afresh. A saddle: the curvature is not negative there.
+    """
+    far = LOW_PRECISION_RADIUS * vectors.norm(x)
+    if kind == "saddle":
+        assert found.direction is not None
+        above = f.grad(torch.add(x, found.direction, alpha=far)).clone()
+        suspicious = is_low_precision(above, HALF_PRECISION) or coarse.noise > ROUGH * found.noise
+        below = f.grad(torch.sub(x, found.direction, alpha=far))
+        return suspicious and not vectors.dots((found.direction, above.sub_(below)))[0] < 0.0
+    if coarse.curvature > COARSE * found.smoothness:
+        return True
+    if kind == "minimum":
+        return False
+    beyond = gradient_noise(f.grad, x, vectors.norm(x), f.grad(x).clone(), generator, LOW_PRECISION_RADIUS)
+    return ROUNDINGS * beyond.noise >= excess
 
 
 def _repeats(

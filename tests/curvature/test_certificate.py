@@ -72,7 +72,7 @@ def test_the_error_covers_the_truth_on_2000_smooth_functions_and_radii() -> None
 
 
 def test_on_structure_of_1_to_30_radii_the_sign_is_never_wrong_and_the_error_rarely_too_small() -> None:
-    """|t|, t² and t⁴ together can hide from three radii; of what is accepted, at most 2 % is off by more than stated."""
+    """|t|, t² and t⁴ together can hide from three radii; of what is accepted, 2 % at most is off by more than said."""
     accepted = missed = 0
     for seed in range(2000):
         slope, truth = smooth(seed, 1e-2, 1.0, 30.0)

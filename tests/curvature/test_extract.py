@@ -267,9 +267,8 @@ def test_theory_needs_hessian_lipschitz_and_a_budget(method: str) -> None:
     result = negative_curvature(diagonal(SADDLE), ZERO, **question, hessian_lipschitz=1.0, max_gradients=50)
     assert not result.found
     assert result.cost.gradients <= 50
-    if method == "neon":
-        # Six are kept back for the measurement that was not needed. NEON⁺'s printed test is rounding at its η = 1e-16.
-        assert (result.status, result.cost.gradients) == (Status.BUDGET_SPENT, 44)
+    if method == "neon":  # NEON⁺'s printed test is rounding at its η = 1e-16, and calls NCFind for nothing.
+        assert result.status is Status.BUDGET_SPENT
 
 
 # --- Functions that misbehave ---------------------------------------------------------------------------------------

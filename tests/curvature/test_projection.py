@@ -42,8 +42,9 @@ class Lanczos:
         self.basis.append(w / b)
 
     def restart(self, keep: int) -> None:
+        """A third of them from the high end, as far as that goes."""
         following, q = self.basis[-1], self.q
-        kept = q @ self.projection.restart(keep)
+        kept = q @ self.projection.restart(keep - keep // 3, keep // 3)
         self.basis = [*kept.T, following]
 
 

@@ -200,7 +200,7 @@ class _MeanQuadratic:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_curvature_that_only_the_sample_has_is_never_called_found(method: str) -> None:
-    """F is positive definite and four components are not; fresh batches would have to be off by 0.3 to agree with those."""
+    """F is positive definite; four components are not; fresh batches must be off by 0.3 to agree with those."""
     objective, _ = _noisy_quadratics(torch.linspace(0.3, 1.0, 20, dtype=torch.float64), noise=1.5)
     statuses = [
         negative_curvature(

@@ -63,19 +63,24 @@ NOISE_SHIFT = 100.0
 LOW_PRECISION_SHIFT = 1e-3
 """The same as a share of ‖x‖ for gradients computed in half precision."""
 
+LOW_PRECISION_RADIUS = 2.0**-6
+"""Four spacings of bfloat16, as a share of ‖x‖. Nearer to x a function that computes in bfloat16 moves only in its
+coordinates near zero, and its gradients add up to a Hessian that is not that of the function that was meant."""
 
-def is_low_precision(grad: Tensor) -> bool:
+
+def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
     """Whether a float32 gradient was computed in half precision, as under autocast.
 
     What comes out of a bfloat16 or float16 operation keeps at least 13 trailing zero bits when it is cast to float32.
-    Of float32 results one in 8192 does by chance; a hundredth is taken to be none.
+    Of float32 results one in 8192 does by chance; a hundredth is taken to be none. Where terms cancel, as in a gradient
+    near zero, more do.
     """
     if grad.dtype != torch.float32:
         return False
     bits = grad.contiguous().view(torch.int32)
     nonzero = bits != 0
     rounded = (bits & 0x1FFF) == 0
-    return bool((rounded & nonzero).sum() > 0.01 * nonzero.sum())
+    return bool((rounded & nonzero).sum() > share * nonzero.sum())
 
 
 def gradient_noise(

@@ -22,8 +22,9 @@ from unsaddle.curvature.search import Inconclusive, Observer, Search
 LOWEST = 3
 """Ritz vectors returned where nothing was found: those along which the Hessian's sampling error is estimated."""
 
-KEEP = 8
-"""Ritz vectors kept over a restart of 20 vectors; two fifths of a smaller or larger basis."""
+KEEP_LOWEST, KEEP_HIGHEST = 8, 8
+"""Ritz vectors kept over a restart of 20 vectors, and as large a share of a smaller or larger basis: the lowest, which
+are looked for, and the highest, which would otherwise come back and have to be found again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,8 +206,9 @@ def _combine(basis: Tensor, projection: Projection, index: int) -> Tensor:
 def _restart(basis: Tensor, projection: Projection) -> None:
     """Thick restart in place, block by block, so that no second basis is needed."""
     size = projection.size
-    keep = max(1, size * KEEP // 20)
-    coefficients = torch.from_numpy(np.ascontiguousarray(projection.restart(keep).T)).to(basis)
+    lowest, highest = max(1, size * KEEP_LOWEST // 20), size * KEEP_HIGHEST // 20
+    keep = lowest + highest
+    coefficients = torch.from_numpy(np.ascontiguousarray(projection.restart(lowest, highest).T)).to(basis)
     for (block,) in _column_blocks(basis):
         block[:keep] = coefficients @ block[:size]
     basis[keep] = basis[size]
@@ -278,20 +280,27 @@ def extract(search: Search) -> Candidate:
 
 
 def _noise(search: Search) -> estimates.GradientNoise:
-    """σ; where it is far above what rounding does, one more gradient tells whether f answers the same twice."""
+    """σ; where it is far above what rounding does, two more gradients tell whether f answers the same twice.
+
+    They are taken next to x: at x itself the gradient may vanish whatever dropout does.
+    """
     f_hat = search.f_hat
     near = estimates.gradient_noise(f_hat.f.grad, search.x, f_hat.x_norm, f_hat.grad0, search.generator)
     if not math.isfinite(near.noise):
         raise Inconclusive(Status.NOT_FINITE)
-    if near.drowned and near.noise > SUSPICIOUS * torch.finfo(search.x.dtype).eps * f_hat.grad_norm:
-        repeated = vectors.norm(f_hat.grad(torch.zeros_like(search.x)))
-        if repeated > 0.1 * near.noise:
+    eps = torch.finfo(search.x.dtype).eps
+    shift = estimates.NOISE_SHIFT * eps * (f_hat.x_norm if f_hat.x_norm > 0.0 else 1.0)
+    # Where the noise drowns the Hessian, what was taken for its size is the noise.
+    rounding = eps * (f_hat.grad_norm + (0.0 if near.drowned else near.curvature * (f_hat.x_norm + shift)))
+    if near.noise > SUSPICIOUS * rounding:
+        u = vectors.random_direction(search.x, search.generator).mul_(shift)
+        if vectors.norm(f_hat.grad(u) - f_hat.grad(u)) > 0.1 * near.noise:
             raise Inconclusive(Status.NOT_DETERMINISTIC)
     return near
 
 
 SUSPICIOUS = 1e3
-"""Noise above so many roundings of the gradient is looked into."""
+"""Noise above so many roundings of the gradient and of x is looked into."""
 
 
 def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bool:

@@ -69,14 +69,16 @@ class Projection:
             return -math.inf
         return 2.0 * sum(math.log(abs(factor)) for factor in factors) - math.log1p(float(y @ y))
 
-    def restart(self, keep: int) -> Array:
-        """Keep the lowest `keep` Ritz vectors and the next basis vector; returns the coefficients of the kept ones."""
+    def restart(self, lowest: int, highest: int) -> Array:
+        """Keep some Ritz vectors of either end and the next basis vector; returns the coefficients of the kept ones."""
         # y_i0 of this basis is Σ_k b·s_i0k·s_lastk/(θ_k + γ), at whatever γ is asked about later.
         self._earlier.append((self.values, self.next_norm * self.vectors[self._first] * self.vectors[-1]))
-        kept = self.vectors[:, :keep]
-        arrow = self.next_norm * self.vectors[-1, :keep]
+        keep = lowest + highest
+        ends = np.r_[0:lowest, self.size - highest : self.size]
+        kept = self.vectors[:, ends]
+        arrow = self.next_norm * kept[-1]
         self._m[:] = 0.0
-        self._m[range(keep), range(keep)] = self.values[:keep]
+        self._m[range(keep), range(keep)] = self.values[ends]
         self._m[keep, :keep] = self._m[:keep, keep] = arrow
         self.size = self._first = keep
         return kept
