@@ -72,6 +72,11 @@ class SampledFunction:
             grad = grad.clone()  # ∇(½‖x‖²) may come back as x itself, which the caller is free to change.
         return value, grad
 
+    def gradient_error(self, value: float, grad_norm: float) -> float:
+        """What the oracle knows of its gradients' error beyond rounding, given f and ‖∇f‖ at a point; 0 for most."""
+        known = getattr(self._oracle, "gradient_error", None)
+        return 0.0 if known is None else float(known(value, grad_norm))
+
     def grad(self, x: Tensor) -> Tensor:
         """∇F_S(x)."""
         return self.value_and_grad(x)[1]

@@ -89,6 +89,10 @@ class Verdict:
     _objective: Objective = field(repr=False)
     _x: Tensor = field(repr=False)
 
+    def __bool__(self) -> bool:
+        """Whether it is a minimum, so that `if is_minimum(f, x):` means what it says."""
+        return self.kind == "minimum"
+
     def __str__(self) -> str:
         head = {
             "minimum": "A minimum, up to a curvature of -gamma.",
@@ -230,7 +234,7 @@ def is_minimum(
 
 def _decide(found: Curvature, norm: float, error: float, eps: float, slack: float) -> tuple[str, str]:
     """The verdict and its reason, from the evidence."""
-    if found.status in (Status.NOT_FINITE, Status.NOT_DETERMINISTIC, Status.FLAT):
+    if found.status in (Status.NOT_FINITE, Status.NOT_DETERMINISTIC):
         return "undecided", f"{_sentence(found.status)}"
     if not math.isfinite(norm + error + slack):
         return "undecided", _sentence(Status.NOT_FINITE)
@@ -238,7 +242,7 @@ def _decide(found: Curvature, norm: float, error: float, eps: float, slack: floa
         return "not stationary", "The gradient is not small: follow it."
     if found.status is Status.FOUND:
         at = found.measurements[-1]
-        strong = " It is below -gamma even so." if at.curvature + at.error < -found.gamma else ""
+        strong = " All of that interval is below -gamma." if at.curvature + at.error < -found.gamma else ""
         return "saddle", f"The curvature along the direction is {at.curvature:.4g} ± {at.error:.2g}.{strong}"
     if found.status is not Status.NOTHING_FOUND:
         return "undecided", _sentence(found.status)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import unsaddle
 from unsaddle import FiniteSum, Function, Stream, numpy_function
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature import Curvature, Status, negative_curvature
@@ -578,3 +579,20 @@ def test_no_global_random_state_is_read_or_set() -> None:
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(1)
     assert torch.equal(run().direction, first.direction)
+
+
+@pytest.mark.parametrize("where", [(0.0, 0.0), (0.0, 0.3), (-1.2, 0.7)])
+def test_central_differences_are_reckoned_with(where: tuple[float, float]) -> None:
+    """NumPy code without a gradient: its error is that of differences of values, far above rounding."""
+    f = unsaddle.numpy_function(lambda z: z[0] ** 2 - z[1] ** 2)
+    x = torch.tensor(where, dtype=torch.float64)
+    found = [unsaddle.negative_curvature(f, x, seed=seed, delta=1e-3) for seed in range(20)]
+    assert all(result.found for result in found)
+    assert all(-2.0 - result.measurements[0].error - 1e-9 <= result.curvature < -1.9 for result in found)
+
+
+@pytest.mark.parametrize("method", ["auto", "krylov"])
+def test_theory_is_refused_where_there_is_none(method: str) -> None:
+    f = unsaddle.Function(lambda x: (x * x).sum())
+    with pytest.raises(ValueError, match="needs a method that the theory is about"):
+        unsaddle.negative_curvature(f, torch.zeros(2), method=method, settings="theory")

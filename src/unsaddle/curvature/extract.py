@@ -13,14 +13,14 @@ from torch import Tensor
 from unsaddle import checks, vectors
 from unsaddle.constants import theory
 from unsaddle.cost import Ledger
-from unsaddle.curvature import auto, krylov, lanczos, measure, neon, neon2_det, neon2_online, neon_plus, oja, power
+from unsaddle.curvature import auto, lanczos, measure, neon, neon2_det, neon2_online, neon_plus, oja, power, probing
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.result import Candidate, Curvature, Measurement, Scale, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.objective import Objective
 
 EXTRACTORS: dict[str, Callable[[Search], Candidate]] = {
-    "krylov": krylov.extract,
+    "krylov": probing.extract,
     "neon": neon.extract,
     "neon+": neon_plus.extract,
     "power": power.extract,
@@ -128,7 +128,10 @@ def find(
     name, basis = checks.choice(method, "method", ("auto", *EXTRACTORS)), auto.BASIS
     if name == "auto":
         name, basis = auto.choose(x, auto.free_memory(x.device))
-    checks.choice(settings, "settings", ("practical", "theory"))
+    if checks.choice(settings, "settings", ("practical", "theory")) == "theory" and name == "krylov":
+        raise ValueError(
+            f"settings='theory' needs a method that the theory is about, got method={method!r}; use neon or neon+"
+        )
     gamma = None if gamma is None else checks.positive(gamma, "gamma", "leave it out to take a hundredth of L1")
     delta = checks.probability(delta, "delta")
     smoothness = None if smoothness is None else checks.positive(smoothness, "smoothness", "leave it out to measure it")

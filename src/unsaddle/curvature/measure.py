@@ -21,6 +21,9 @@ SHRINKAGE = 0.6
 """How much of |c(4r) − c(2r)| may be left in |c(2r) − c(r)|. A term t^p leaves 2^{-p}: this admits p ≥ 0.74, for which
 the error covers the truth; t^{0.4} would leave 0.75 and not be covered, a kink leaves 2."""
 
+AGREEMENT = 1e-2
+"""Curvatures at the three radii that agree to this share of what they measure need not shrink: the rest is rounding."""
+
 FRESH_BATCHES = 8
 """Independent batches that `on_fresh_samples` takes, two gradients each."""
 
@@ -50,12 +53,14 @@ def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale) -> Me
     rounding = scale.noise / r
     e, e2 = (4.0 * c1 - c2) / 3.0, (4.0 * c2 - c4) / 3.0
     error = abs(c2 - c1) + abs(e - e2) + rounding
+    size = max(scale.gamma, abs(e))
+    agree = abs(c2 - c1) + abs(c4 - c2) <= AGREEMENT * size
     shrinks = abs(c2 - c1) <= SHRINKAGE * abs(c4 - c2) + rounding
     return Measurement(
         curvature=e,
         error=error,
         radius=r,
-        consistent=shrinks and error <= 0.5 * max(scale.gamma, abs(e)),
+        consistent=(agree or shrinks) and error <= 0.5 * size,
         samples=f.size,
         fresh=False,
     )

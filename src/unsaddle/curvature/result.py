@@ -14,14 +14,18 @@ from unsaddle.cost import Cost
 class Status(Enum):
     """How an extraction ended, in a sentence that says what to do next."""
 
-    FOUND = "negative curvature found and measured: the function falls along the direction and its opposite"
+    FOUND = (
+        "negative curvature found and measured: to second order the function falls along the direction and its "
+        "opposite, so take the sign that goes against the gradient, or either where that is zero"
+    )
     NOTHING_FOUND = (
         "no curvature below -gamma was found: with probability 1 - delta over the random start there is none, "
         "as far as the function is quadratic within the probe radius"
     )
     NOT_CONFIRMED = (
-        "a candidate was found but its curvature, measured again symmetrically, is not negative enough: "
-        "use float64, or give smoothness and hessian_lipschitz"
+        "a candidate was found, but measured again symmetrically its curvature is not negative beyond its error, or "
+        "differs between radii as that of a smooth function does not: the Hessian may be zero, or the function rough, "
+        "at x; otherwise a higher precision, or smoothness and hessian_lipschitz, may help"
     )
     SAMPLE_ONLY = (
         "the curvature is negative on the sample that the direction was found on, but not on fresh samples: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from unsaddle.objective import SampledFunction, freeze
 from unsaddle.objectives import derivatives
 
 Array = NDArray[np.float64]
+
+EPS = float(np.finfo(np.float64).eps)
 
 
 def numpy_function(fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None = None) -> NumpyFunction:
@@ -66,6 +69,7 @@ class _NumpyOracle:
         self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None, ledger: Ledger
     ) -> None:
         self._fun, self._jac, self._ledger = fun, jac, ledger
+        self._dimension = 1
 
     def value(self, x: Tensor) -> Tensor:
         return self._value(_array(x))
@@ -85,6 +89,13 @@ class _NumpyOracle:
             "a NumPy function has no Hessian products; use a method that needs gradients only, such as neon+"
         )
 
+    def gradient_error(self, value: float, grad_norm: float) -> float:
+        """Of central differences: the rounding of two values over their distance, in each coordinate."""
+        if self._jac is not None:
+            return 0.0
+        h = float(np.cbrt(EPS))
+        return EPS * (abs(value) + grad_norm * h) / h * math.sqrt(self._dimension)
+
     def _both(self, point: Array) -> tuple[Tensor, Any]:
         result = self._fun(point)
         if not (isinstance(result, tuple) and len(result) == 2):
@@ -95,7 +106,8 @@ class _NumpyOracle:
         return self._both(point)[0] if self._jac is True else _number(self._fun(point))
 
     def _central_differences(self, point: Array) -> Array:
-        steps = np.cbrt(np.finfo(np.float64).eps) * np.maximum(1.0, np.abs(point))
+        self._dimension = point.size
+        steps = np.cbrt(EPS) * np.maximum(1.0, np.abs(point))
         grad = np.empty_like(point)
         for i, h in enumerate(steps):
             above, below = point.copy(), point.copy()
