@@ -30,12 +30,13 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.environment import ROOT, Report, options
-from unsaddle import Function
+from unsaddle import Function, vectors
 from unsaddle.constants import estimates
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov import KrylovSettings, krylov
 from unsaddle.curvature.lanczos import LanczosSettings, lanczos
 from unsaddle.curvature.power import second_order
+from unsaddle.curvature.probing import NOISE_SHARE
 
 CONTEXT, WIDTH, HEADS, LAYERS, BATCH = 64, 96, 4, 3, 32
 WITHIN = 0.02
@@ -125,6 +126,7 @@ def settings(f_hat: DisplacedFunction, near: estimates.GradientNoise, steps: int
         delta=1e-100,
         accuracy=0.0,
         noise=near.noise,
+        noise_share=NOISE_SHARE[torch.float32],
         smallest_radius=10.0 * torch.finfo(torch.float32).eps * f_hat.x_norm,
         largest_radius=0.03 * f_hat.x_norm,
         first_curvature=near.curvature,
@@ -141,7 +143,9 @@ def accuracy(report: Report, model: nn.Module, batch: Batch, steps: int, seed: i
     f = second_order(objective.sample(hessian=True))
     with sdpa_kernel(SDPBackend.MATH):
         endless = LanczosSettings(num_steps=steps, target=float("inf"))
-        exact = lanczos(f, x, endless, torch.Generator().manual_seed(seed), keep_history=True)
+        random = torch.Generator().manual_seed(seed)
+        start = vectors.random_direction(x, random)
+        exact = lanczos(f, x, endless, random, keep_history=True, start=start)
     truth = exact.lowest
     products = until_within([q for _, q in exact.history], truth)
 
@@ -149,7 +153,8 @@ def accuracy(report: Report, model: nn.Module, batch: Batch, steps: int, seed: i
     g = objective.sample()
     f_hat = DisplacedFunction(g, x)
     near = estimates.gradient_noise(g.grad, x, f_hat.x_norm, f_hat.grad0, torch.Generator().manual_seed(seed + 1))
-    found = krylov(f_hat, settings(f_hat, near, steps), torch.Generator().manual_seed(seed), keep_history=True)
+    chosen = settings(f_hat, near, steps)
+    found = krylov(f_hat, chosen, torch.Generator().manual_seed(seed), keep_history=True, start=start.float())
     curve = [q for _, q in found.history]
     taken = until_within(curve, truth)
     gradients = None if taken is None else found.history[taken - 1][0]

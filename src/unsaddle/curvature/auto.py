@@ -1,10 +1,10 @@
 """`method="auto"`: which extractor, by what memory allows.
 
 Measured rule (`python -m benchmarks.extraction` prints the counts, docs/krylov.md quotes them): `krylov` takes the
-fewest gradients in every precision, dimension and on samples as on everything, and needs no constants; a basis of 20
-costs it next to nothing against an unlimited one, one of 10 less than a tenth more. So it is `krylov` with as large a
-basis up to 20 as fits into half of the memory that is free, and, where not even 8 vectors fit, renormalised NEON⁺,
-which holds five."""
+fewest gradients in either precision and at either dimension, and needs no constants; a basis of 20 costs it a few
+gradients against an unlimited one, one of 10 about an eighth more. So it is `krylov` with as large a basis up to 20 as
+fits into half of the memory that is free, and, where not even 8 vectors fit, renormalised NEON⁺, which holds five.
+"""
 
 from __future__ import annotations
 

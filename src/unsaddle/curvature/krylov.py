@@ -20,7 +20,7 @@ from unsaddle.curvature.search import Observer
 LOWEST = 3
 """Ritz vectors returned where nothing was found: those along which the Hessian's sampling error is estimated."""
 
-KEEP_LOWEST, KEEP_HIGHEST = 8, 8
+KEEP_LOWEST, KEEP_HIGHEST = 8, 4
 """Ritz vectors kept over a restart of 20 vectors, and as large a share of a smaller or larger basis: the lowest, which
 are looked for, and the highest, which would otherwise come back and have to be found again."""
 
@@ -75,6 +75,7 @@ def krylov(
     *,
     keep_history: bool = False,
     observer: Observer | None = None,
+    start: Tensor | None = None,
 ) -> KrylovCandidate:
     """Find a Ritz vector of ∇²f(x) below −γ/2, or exclude eigenvalues below −γ at confidence 1 − δ.
 
@@ -104,7 +105,8 @@ def krylov(
     x, g0 = f_hat.x, f_hat.grad0
     d, m = x.numel(), settings.basis
     basis = torch.empty(min(m, d) + 1, d, dtype=x.dtype, device=x.device)
-    basis[0] = vectors.random_direction(x, generator)
+    # A start of the caller's own is for comparisons only: what is proved of "nothing" needs a random one.
+    basis[0] = vectors.random_direction(x, generator) if start is None else start
     projection = Projection(basis.shape[0])
     unlucky = unlucky_component(dimension=d, delta=settings.delta)
     allowed = math.log(unlucky) if unlucky > 0.0 else -math.inf

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.constants import theory
@@ -49,6 +50,7 @@ def lanczos(
     *,
     keep_history: bool = False,
     observer: Observer | None = None,
+    start: Tensor | None = None,
 ) -> Candidate:
     """Find v with vᵀHv ≤ −target in the Krylov space of a random unit vector.
 
@@ -65,7 +67,8 @@ def lanczos(
     """
     steps = min(settings.num_steps, x.numel())
     basis = torch.empty(steps + 1, x.numel(), dtype=x.dtype, device=x.device)
-    basis[0] = vectors.random_direction(x, generator)
+    # A start of the caller's own is for comparisons only: what is proved of "nothing" needs a random one.
+    basis[0] = vectors.random_direction(x, generator) if start is None else start
     tridiagonal = torch.zeros(steps + 1, steps + 1, dtype=torch.float64)
     history: list[tuple[int, float]] = []
     lowest, highest, largest = math.inf, -math.inf, 0.0
