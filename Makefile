@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench study clean
+.PHONY: demo test lint bench clean
 
 demo: $(STAMP)
 	$(BIN)/python -m unsaddle.experiments.extractors
@@ -21,9 +21,6 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.step_cost
 	$(BIN)/python -m benchmarks.memory
-
-study: $(STAMP)
-	$(BIN)/python -m pytest -q -m study
 
 clean:
 	rm -rf $(VENV)
