@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 4 << 20
 """Bytes of one vector that a sweep works on at a time.
 
 A step of an extractor passes several times over the same vectors. Block by block, the second pass finds its operands in

@@ -190,7 +190,7 @@ def neon_plus(
     x, g0 = f_hat.x, f_hat.grad0
     eta, zeta = settings.step_size, settings.momentum
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
-    v, h = torch.zeros_like(x), torch.zeros_like(x)
+    w, h = torch.zeros_like(x), torch.zeros_like(x)  # v = −ηw
     point = x + u
     (next_uu,) = vectors.dots((u, u))
     first_far: Tensor | None = None  # NCFind's y_j
@@ -207,13 +207,13 @@ def neon_plus(
         return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
 
     for tau in range(settings.num_steps):
-        uu = renormalised(next_uu, settings.noise_radius, x, point, u, v, h) if settings.renormalise else next_uu
+        uu = renormalised(next_uu, settings.noise_radius, x, point, u, w, h) if settings.renormalise else next_uu
         if observer is not None:
-            observer(tau, u - zeta * v)
-        at_y = _ValueAtY.of(f_hat, u, v, zeta) if settings.decrease is not None and tau > 0 else None
+            observer(tau, torch.add(u, w, alpha=zeta * eta))
+        at_y = _ValueAtY.of(f_hat, u, w * -eta, zeta) if settings.decrease is not None and tau > 0 else None
         g = None  # The last gradient goes before the next one comes.
         value, g = f_hat.f.value_and_grad(point)
-        *at_tau, next_uu = _sweep(x, u, v, h, g, g0, point, eta, zeta, first=tau == 0)  # (u, v) is now at τ+1
+        *at_tau, next_uu = _sweep(x, u, w, h, g, g0, point, eta, zeta, first=tau == 0)  # (u, w) is now at τ+1
         at = _Products(uu, *at_tau)
         if at.uu == 0.0:
             break  # Everything has shrunk away.
@@ -234,12 +234,12 @@ def neon_plus(
         if tau == 0:
             continue
         if first_far is None and zeta * math.sqrt(at.vv) >= far:
-            first_far = torch.sub(u, v, alpha=1.0 + zeta)  # y_τ, from the state at τ+1
+            first_far = torch.add(u, w, alpha=(1.0 + zeta) * eta)  # y_τ, from the state at τ+1
         if _calls_ncfind(settings, at, at_y, float(value)):
-            # NCFind; v_τ is taken back from v_{τ+1} = ζv_τ − η∇f̂(u_τ), up to its length.
-            return candidate(Status.FOUND, v.add_(g, alpha=eta).sub_(g0, alpha=eta) if first_far is None else first_far)
+            # NCFind; w_τ is taken back from w_{τ+1} = ζw_τ + ∇f̂(u_τ), up to its length.
+            return candidate(Status.FOUND, w.sub_(g).add_(g0) if first_far is None else first_far)
         if _passes(f_hat, settings, at, at_y, yy, ygy):
-            return candidate(Status.FOUND, u.sub_(v, alpha=1.0 + zeta))
+            return candidate(Status.FOUND, u.add_(w, alpha=(1.0 + zeta) * eta))
     else:
         return replace(candidate(Status.NOTHING_FOUND), exhausted=True)
     return candidate(Status.NOTHING_FOUND)
@@ -248,7 +248,7 @@ def neon_plus(
 def _sweep(
     x: Tensor,
     u: Tensor,
-    v: Tensor,
+    w: Tensor,
     h: Tensor,
     g: Tensor,
     g0: Tensor,
@@ -257,18 +257,22 @@ def _sweep(
     zeta: float,
     first: bool,
 ) -> list[float]:
-    """One step of (14), in place: all `_Products` but ‖u‖² at the (u, v, h) that it leaves, and ‖u‖² at the next."""
+    """One step of (14), in place: all `_Products` but ‖u‖² at the (u, v, h) that it leaves, and ‖u‖² at the next.
+
+    w = −v/η stands for v, since w ← ζw + ∇f̂(u) is one pass where v ← ζv − η∇f̂(u) is two.
+    """
     products = []
-    for x_, u_, v_, h_, g_, g0_, p_ in vectors.blocks(x, u, v, h, g, g0, point):
+    for x_, u_, w_, h_, g_, g0_, p_ in vectors.blocks(x, u, w, h, g, g0, point):
         torch.sub(g_, g0_, out=p_)  # ∇f̂(u)
-        pairs = ((u_, v_), (v_, v_), (u_, p_), (u_, h_), (v_, p_), (v_, h_))
+        pairs = ((u_, w_), (w_, w_), (u_, p_), (u_, h_), (w_, p_), (w_, h_))
         products.append([torch.dot(a, b) for a, b in pairs])
         h_.lerp_(p_, 1.0 if first else 1.0 / (1.0 + zeta))  # ∇f̂(y); at the start y = u
-        v_.mul_(zeta).sub_(p_, alpha=eta)
-        u_.sub_(p_, alpha=eta).add_(v_, alpha=zeta)
+        torch.add(p_, w_, alpha=zeta, out=w_)
+        u_.sub_(p_, alpha=eta).sub_(w_, alpha=eta * zeta)
         products[-1].append(torch.dot(u_, u_))
         torch.add(x_, u_, out=p_)  # where the next gradient is taken
-    return vectors.total(products)
+    uw, ww, ug, uh, wg, wh, next_uu = vectors.total(products)
+    return [-eta * uw, eta**2 * ww, ug, uh, -eta * wg, -eta * wh, next_uu]
 
 
 @dataclass(frozen=True)
