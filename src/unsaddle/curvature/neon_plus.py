@@ -116,27 +116,26 @@ def practical_renormalised_settings(search: Search) -> NeonPlusSettings:
 
 @dataclass(frozen=True)
 class _Products:
-    """Inner products at step τ, from which everything that the tests need follows."""
+    """Inner products at step τ, with g = ∇f̂(u_τ) and h = ∇f̂(y_τ), from which everything that the tests need follows."""
 
     uu: float
     uv: float
     vv: float
-    ug: float
     uh: float
-    vg: float
     vh: float
+    vg: float
 
     def yy(self, zeta: float) -> float:
         """‖y_τ‖², y = u − ζv."""
         return self.uu - 2.0 * zeta * self.uv + zeta**2 * self.vv
 
     def y_grad_y(self, zeta: float) -> float:
-        """y_τᵀ∇f̂(y_τ), with ∇f̂(y_τ) = (∇f̂(u_τ) + ζ∇f̂(y_{τ−1}))/(1+ζ)."""
-        return (self.ug + zeta * self.uh - zeta * (self.vg + zeta * self.vh)) / (1.0 + zeta)
+        """y_τᵀ∇f̂(y_τ)."""
+        return self.uh - zeta * self.vh
 
-    def v_curvature(self, zeta: float) -> float:
-        """(y_τ − y_{τ−1})ᵀ(∇f̂(y_τ) − ∇f̂(y_{τ−1}))."""
-        return (self.vg - self.vh) / (1.0 + zeta)
+    def below_tangent(self, zeta: float) -> float:
+        """½(y_τ − u_τ)ᵀ(∇f̂(y_τ) − ∇f̂(u_τ)): f̂(y_τ) less its tangent at u_τ, on a quadratic."""
+        return 0.5 * zeta * (self.vg - self.vh)
 
 
 def neon_plus(
@@ -217,9 +216,9 @@ def neon_plus(
         at = _Products(uu, *at_tau)
         if at.uu == 0.0:
             break  # Everything has shrunk away.
-        if not (math.isfinite(at.ug) and math.isfinite(at.vg)):
+        if not (math.isfinite(at.uh) and math.isfinite(at.vg)):
             return candidate(Status.NOT_FINITE)
-        yy, ygy = (at.uu, at.ug) if tau == 0 else (at.yy(zeta), at.y_grad_y(zeta))
+        yy, ygy = at.yy(zeta), at.y_grad_y(zeta)
         quotient = ygy / yy
         if keep_history:
             history.append((f_hat.f.ledger.gradients, quotient))
@@ -264,15 +263,14 @@ def _sweep(
     products = []
     for x_, u_, w_, h_, g_, g0_, p_ in vectors.blocks(x, u, w, h, g, g0, point):
         torch.sub(g_, g0_, out=p_)  # ∇f̂(u)
-        pairs = ((u_, w_), (w_, w_), (u_, p_), (u_, h_), (w_, p_), (w_, h_))
-        products.append([torch.dot(a, b) for a, b in pairs])
         h_.lerp_(p_, 1.0 if first else 1.0 / (1.0 + zeta))  # ∇f̂(y); at the start y = u
+        products.append([torch.dot(a, b) for a, b in ((u_, w_), (w_, w_), (u_, h_), (w_, h_), (w_, p_))])
         torch.add(p_, w_, alpha=zeta, out=w_)
         u_.sub_(p_, alpha=eta).sub_(w_, alpha=eta * zeta)
         products[-1].append(torch.dot(u_, u_))
         torch.add(x_, u_, out=p_)  # where the next gradient is taken
-    uw, ww, ug, uh, wg, wh, next_uu = vectors.total(products)
-    return [-eta * uw, eta**2 * ww, ug, uh, -eta * wg, -eta * wh, next_uu]
+    uw, ww, uh, wh, wg, next_uu = vectors.total(products)
+    return [-eta * uw, eta**2 * ww, uh, -eta * wh, -eta * wg, next_uu]
 
 
 @dataclass(frozen=True)
@@ -295,9 +293,8 @@ def _calls_ncfind(settings: NeonPlusSettings, at: _Products, at_y: _ValueAtY | N
     squared_distance = zeta**2 * at.vv
     if squared_distance < settings.resolution**2:
         return False
-    if at_y is None:
-        below_tangent = 0.5 * zeta**2 * at.v_curvature(zeta)
-    else:  # f̂(y) − f̂(u) − ∇f̂(u)ᵀ(y − u) = f(x+y) − f(x+u) + ζ∇f(x+u)ᵀv
+    below_tangent = at.below_tangent(zeta)
+    if at_y is not None:  # As printed: f̂(y) − f̂(u) − ∇f̂(u)ᵀ(y − u) = f(x+y) − f(x+u) + ζ∇f(x+u)ᵀv
         below_tangent = at_y.value - value_u + zeta * (at.vg + at_y.slope_v)
     return below_tangent < -0.5 * settings.gamma * squared_distance
 
