@@ -51,8 +51,8 @@ STAIRCASE = (
 )
 
 START_DELTA = 1e-4
-"""δ spent on the random start, if δ/2 is more. A tenth of the gradients buys a verdict that an unlucky start does not
-spoil; the confidence stated stays 1 − δ."""
+"""δ spent on the random start, if δ/2 is more: a verdict should not be spoiled by an unlucky start, and the steps grow
+only with log(1/δ). The confidence stated stays 1 − δ."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,7 @@ import torch
 from unsaddle.constants.start import unlucky_component
 
 NOISE_SHARE = 0.1
-"""Rounding may contribute this share of γ to a measured curvature. Lanczos with full reorthogonalisation and NEON were
-both seen to tolerate three times as much."""
+"""Rounding may contribute this share of γ to a measured curvature."""
 
 
 def step_size(*, smoothness: float) -> float:
