@@ -17,7 +17,7 @@ import unsaddle
 from tests.curvature.test_contract import Counting
 from unsaddle import FiniteSum, Function, Stream, is_minimum
 from unsaddle.curvature import Status
-from unsaddle.problems import Problem, StationaryPoint, phase_retrieval, prescribed_spectrum, saddle_chain, zoo
+from unsaddle.problems import Problem, StationaryPoint, phase_retrieval, prescribed_spectrum, saddle_chain, spectra, zoo
 from unsaddle.verdict import Verdict
 
 FLOATS = (torch.float64, torch.float32)
@@ -416,11 +416,6 @@ def _verdicts(objective: Any, d: int, seeds: int, **options: Any) -> list[Verdic
     return [is_minimum(objective, torch.zeros(d, dtype=DOUBLE), seed=seed, **options) for seed in range(seeds)]
 
 
-def test_a_stream_needs_to_be_told_how_many_samples() -> None:
-    with pytest.raises(ValueError, match="a Stream has no end, so 'everything' does not exist; say how many samples"):
-        is_minimum(_stream(torch.ones(2, dtype=DOUBLE), 0.1), ORIGIN)
-
-
 def test_a_stream_with_enough_samples_is_decided() -> None:
     up = torch.linspace(0.1, 1.0, 6, dtype=DOUBLE)
     down = torch.cat([torch.tensor([-0.3], dtype=DOUBLE), up])
@@ -471,3 +466,29 @@ def test_a_verdict_is_true_only_of_a_minimum() -> None:
     f = unsaddle.Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
     assert not unsaddle.is_minimum(f, torch.zeros(2))
     assert unsaddle.is_minimum(f, torch.tensor([0.0, 2.0]).sqrt())
+
+
+def test_what_sampling_does_is_reported() -> None:
+    rows = torch.randn(2000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    objective = FiniteSum(lambda x, t: (0.5 * (1.0 + 0.1 * t) * x[0] ** 2 + 0.3 * t * x[0]).mean(), rows)
+    verdict = is_minimum(objective, torch.zeros(1, dtype=torch.float64), samples=800, eps=0.2, gamma=0.2)
+    assert verdict.kind == "minimum"
+    assert verdict.gradient_variance == pytest.approx(0.09, rel=0.6)
+    assert verdict.hessian_deviation == pytest.approx(0.1, rel=0.6)
+    everything = is_minimum(objective, torch.zeros(1, dtype=torch.float64), eps=0.2)
+    assert everything.gradient_variance == everything.hessian_deviation == 0.0
+
+
+def test_a_budget_too_small_is_undecided_and_says_so() -> None:
+    problem = prescribed_spectrum(spectra.rank_one_negative(100, lowest=-1e-3, largest=1.0))
+    verdict = is_minimum(problem.objective, problem.saddles[0].point, gamma=1e-4, max_gradients=25)
+    assert verdict.kind == "undecided"
+    assert verdict.cost.gradients <= 25
+    assert "max_gradients" in str(verdict)
+
+
+def test_a_stream_is_decided_without_a_number_of_samples() -> None:
+    stream = Stream(
+        lambda x, t: ((x[0] - 0.1 * t) ** 2 - x[1] ** 2).mean(), lambda size, g: (torch.randn(size, generator=g),)
+    )
+    assert is_minimum(stream, torch.zeros(2)).kind == "saddle"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.constants import student
+from unsaddle.constants import sampled
 from unsaddle.constants.estimates import (
     LOW_PRECISION_RADIUS,
     LOW_PRECISION_SHIFT,
@@ -19,8 +19,7 @@ from unsaddle.constants.estimates import (
     is_low_precision,
 )
 from unsaddle.cost import Cost, Ledger
-from unsaddle.curvature.extract import RELATIVE_GAMMA, find
-from unsaddle.curvature.measure import FRESH_BATCHES, symmetric_difference
+from unsaddle.curvature.extract import RELATIVE_GAMMA, find, some_samples
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.objective import Objective, SampledFunction
 
@@ -81,6 +80,10 @@ class Verdict:
     is outside of it."""
     resolution: float
     """The probe radius: structure narrower than this around x is invisible."""
+    gradient_variance: float
+    """V, the variance of one sample's gradient; 0 where nothing was sampled."""
+    hessian_deviation: float
+    """The deviation of one sample's curvature along the directions that decide; 0 where nothing was sampled."""
     cost: Cost
     reason: str
     """Why, in a sentence; where it is undecided, with what would decide it."""
@@ -126,6 +129,7 @@ def is_minimum(
     gamma: float | None = None,
     delta: float = 0.05,
     samples: int | None = None,
+    max_gradients: int | None = None,
     seed: int = 0,
 ) -> Verdict:
     """Decide whether x is a minimum of F, a saddle, or not stationary; or say what would decide it.
@@ -136,13 +140,13 @@ def is_minimum(
         eps: gradients up to this norm count as zero. By default 1e-3·L1·max(1, ‖x‖).
         gamma: curvatures down to −γ are let pass. By default a hundredth of L1.
         delta: the probability of a wrong verdict.
-        samples: |S|; None for everything.
+        samples: |S|; None for everything, or for 1024 where samples never run out.
+        max_gradients: a bound on the gradients that look for a direction. What is found is then checked with some more.
         seed: of the samples and the random start.
 
     Returns:
         - *saddle*: a direction whose curvature, measured again (on fresh samples, where F was sampled), has its
-        interval
-          below zero;
+          interval below zero;
         - *minimum*: the gradient is small, and no eigenvalue is below −γ, at confidence 1 − δ over the random start and
           the Hessian's sampling error, which is estimated;
         - *not stationary*: the gradient is not small;
@@ -162,7 +166,12 @@ def is_minimum(
     x = checks.point(x)
     eps = None if eps is None else checks.positive(eps, "eps", "leave it out to have it follow L1")
     delta = checks.probability(delta, "delta")
-    n = getattr(objective, "num_samples", None)
+    if not isinstance(objective, Objective):
+        raise TypeError(
+            f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
+            "wrap a callable as unsaddle.Function(fun)"
+        )
+    samples, n = some_samples(objective, samples), objective.num_samples
     stochastic = n is None or (samples is not None and samples < n)
     # On a sample, half of γ is kept for the difference between F_S and F.
     share = 0.5 if stochastic else 1.0
@@ -176,28 +185,33 @@ def is_minimum(
         delta=min(delta / 2.0, START_DELTA),
         smoothness=None,
         hessian_lipschitz=None,
-        max_gradients=None,
+        basis=None,
+        max_gradients=max_gradients,
         seed=seed,
         keep_history=True,
         settings="practical",
     )
     ledger = Ledger()
     generator = torch.Generator().manual_seed(seed + 1)
-    gradient_norm, gradient_error = found.gradient_norm, 0.0
+    gradient_norm, gradient_error, variance = found.gradient_norm, 0.0, 0.0
     coarse: GradientNoise | None = None
     if math.isfinite(found.noise):
         if stochastic:
-            gradient_norm, gradient_error = _sampled_gradient(
-                objective, x, samples or FRESH_BATCHES, delta / 2.0, generator, ledger
+            seen = sampled.gradient(
+                objective, x, samples=samples or sampled.BATCHES, generator=generator, ledger=ledger
             )
+            gradient_norm, gradient_error, variance = seen.norm, seen.error(delta / 2.0), seen.variance
         if x.dtype == torch.float32:
             coarse = _coarse_noise(objective, x, samples, generator, ledger)
         gradient_error += ROUNDINGS * max(found.noise, 0.0 if coarse is None else coarse.noise)
     if eps is None:
         eps = RELATIVE_EPS * found.smoothness * max(1.0, vectors.norm(x))
-    slack = 0.0
+    slack = deviation = 0.0
     if stochastic and found.status is Status.NOTHING_FOUND:
-        slack = _hessian_slack(objective, x, found, samples or FRESH_BATCHES, delta / 2.0, generator, ledger)
+        size = samples or sampled.BATCHES
+        slack, deviation = _hessian_slack(objective, x, found, size, delta / 2.0, generator, ledger)
+    elif found.measurements and found.measurements[-1].fresh:
+        deviation = found.measurements[-1].deviation
     kind, reason = _decide(found, gradient_norm, gradient_error, eps, slack)
     if coarse is not None and kind != "undecided":
         f = objective.sample(samples, generator, ledger=ledger)
@@ -224,6 +238,8 @@ def is_minimum(
         gamma=found.gamma / share,
         confidence=1.0 - delta,
         resolution=found.radius,
+        gradient_variance=variance,
+        hessian_deviation=deviation,
         cost=found.cost + ledger.cost,
         reason=reason,
         evidence=found,
@@ -261,25 +277,6 @@ def _decide(found: Curvature, norm: float, error: float, eps: float, slack: floa
 
 def _sentence(status: Status) -> str:
     return status.value[0].upper() + status.value[1:] + "."
-
-
-def _sampled_gradient(
-    objective: Objective, x: Tensor, samples: int, delta: float, generator: torch.Generator, ledger: Ledger
-) -> tuple[float, float]:
-    """‖∇F(x)‖ and how far it may be off at confidence 1 − δ, from fresh batches.
-
-    The error of the mean is within a two-sided t-quantile of its standard errors. That is exact if all noise lies along
-    one direction; spread over several it is less dispersed, and the interval too wide.
-    """
-    batches = min(FRESH_BATCHES, max(2, samples))
-    size = max(1, samples // batches)
-    grads = torch.stack([objective.sample(size, generator, ledger=ledger).grad(x).clone() for _ in range(batches)])
-    mean = grads.mean(dim=0)
-    spread = float((grads - mean).square().sum()) / (batches * (batches - 1))
-    # ‖mean‖² is too large by the variance of the mean.
-    error = student.quantile(1.0 - delta / 2.0, batches - 1) * math.sqrt(spread)
-    squared = vectors.norm(mean) ** 2 - spread
-    return (math.sqrt(max(0.0, squared)) if math.isfinite(squared) else math.nan), error
 
 
 def _coarse_noise(
@@ -345,17 +342,12 @@ def _hessian_slack(
     delta: float,
     generator: torch.Generator,
     ledger: Ledger,
-) -> float:
-    """How far λ_min(F_S) may lie above λ_min(F): a one-sided t-interval along one direction, at confidence 1 − δ.
+) -> tuple[float, float]:
+    """How far λ_min(F_S) may lie above λ_min(F), at confidence 1 − δ, and the deviation of one sample's curvature.
 
     With v* the lowest eigenvector of ∇²F(x), fixed before S was drawn, λ_min(F_S) ≤ v*ᵀ∇²F_S v*, whose error is that
     of a mean of independent numbers: no dimension enters. v* is not known; the largest spread along the lowest
-    directions that are known stands for it."""
-    batches = min(FRESH_BATCHES, max(2, samples))
-    size = max(1, samples // batches)
-    functions = [objective.sample(size, generator, ledger=ledger) for _ in range(batches)]
-    spread = 0.0
-    for v in found.deciding[:-1] or found.deciding:
-        curvatures = torch.tensor([symmetric_difference(f, x, v, found.radius) for f in functions], dtype=torch.float64)
-        spread = max(spread, float(curvatures.std()))
-    return student.quantile(1.0 - delta, batches - 1) * spread / math.sqrt(batches)
+    directions that are known stands for it. A one-sided t-interval."""
+    functions = sampled.batches(objective, samples, generator, ledger)
+    seen = [sampled.curvature_on(functions, x, v, found.radius) for v in found.deciding[:-1] or found.deciding]
+    return max(along.error(delta) for along in seen), max(along.deviation for along in seen)

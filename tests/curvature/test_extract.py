@@ -17,7 +17,7 @@ from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature import Curvature, Status, negative_curvature
 from unsaddle.curvature.extract import EXTRACTORS, SECOND_ORDER
 from unsaddle.objective import SampledFunction
-from unsaddle.problems import zoo
+from unsaddle.problems import prescribed_spectrum, spectra, zoo
 
 GRADIENT_ONLY = tuple(name for name in EXTRACTORS if name not in SECOND_ORDER)
 DOUBLE = torch.float64
@@ -124,7 +124,7 @@ def test_a_finite_sum_counts_every_component(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["neon", "neon+", "power", "lanczos"])
-@pytest.mark.parametrize(("samples", "batches", "batch"), [(1, 2, 1), (5, 5, 1), (16, 8, 2), (49, 8, 6)])
+@pytest.mark.parametrize(("samples", "batches", "batch"), [(1, 2, 1), (5, 5, 1), (16, 16, 1), (49, 16, 3)])
 def test_fresh_samples_cost_two_gradients_a_batch(method: str, samples: int, batches: int, batch: int) -> None:
     result = negative_curvature(
         diagonal_sum(SADDLE, 50), ZERO, method=method, samples=samples, keep_history=True, **KNOWN
@@ -234,7 +234,7 @@ def test_the_last_quotient_of_the_history_is_the_lowest_and_the_one_that_passed(
         ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
         ({"seed": 0.5}, TypeError, "seed must be an integer"),
         ({"samples": 21}, ValueError, "size must be at most n=20"),
-        ({"samples": 0}, ValueError, "size must be at least 1"),
+        ({"samples": 0}, ValueError, "samples must be at least 1"),
     ],
 )
 def test_bad_input_is_refused_with_what_was_expected(
@@ -249,12 +249,6 @@ def test_a_function_has_nothing_to_sample() -> None:
     with pytest.raises(ValueError, match="nothing to sample"):
         negative_curvature(diagonal(SADDLE), ZERO, samples=2)
     assert negative_curvature(diagonal(SADDLE), ZERO, samples=1, **KNOWN).found
-
-
-def test_a_stream_must_be_told_how_many_samples() -> None:
-    stream = Stream(lambda x, z: (x * z.mean(0)).sum(), lambda m, g: (torch.randn(m, 6, generator=g, dtype=DOUBLE),))
-    with pytest.raises(ValueError, match="say how many samples to draw"):
-        negative_curvature(stream, ZERO)
 
 
 @pytest.mark.parametrize("method", ["neon", "neon+"])
@@ -596,3 +590,38 @@ def test_theory_is_refused_where_there_is_none(method: str) -> None:
     f = unsaddle.Function(lambda x: (x * x).sum())
     with pytest.raises(ValueError, match="needs a method that the theory is about"):
         unsaddle.negative_curvature(f, torch.zeros(2), method=method, settings="theory")
+
+
+def test_a_smaller_basis_is_taken_when_asked_for() -> None:
+    problem = prescribed_spectrum(spectra.rank_one_negative(200, lowest=-0.02, largest=1.0))
+    x = problem.saddles[0].point
+    large, small = (negative_curvature(problem.objective, x, gamma=0.01, basis=basis) for basis in (150, 8))
+    assert large.found
+    assert small.found
+    assert small.cost.gradients > large.cost.gradients  # Restarts cost steps.
+
+
+def test_a_basis_that_cannot_hold_a_restart_is_refused() -> None:
+    with pytest.raises(ValueError, match="basis must be"):
+        negative_curvature(Function(lambda x: x @ x), torch.ones(3), basis=1)
+
+
+def test_constants_that_were_measured_are_reported() -> None:
+    f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 3 / 2)
+    result = negative_curvature(f, torch.zeros(2, dtype=torch.float64))
+    assert result.smoothness == pytest.approx(2.0, rel=1e-3)
+    assert result.hessian_lipschitz == pytest.approx(3.0, rel=1e-3)
+    nothing = negative_curvature(Function(lambda x: x @ x + x[0] ** 3 / 6), torch.ones(2, dtype=torch.float64))
+    assert nothing.status is Status.NOTHING_FOUND
+    assert 0.0 <= nothing.hessian_lipschitz <= 1.0 + 1e-3
+    assert 0.0 < nothing.relative_noise < 1e-13
+
+
+def test_a_stream_needs_no_number_of_samples() -> None:
+    stream = Stream(
+        lambda x, t: ((x[0] - t) ** 2 - x[1] ** 2).mean(), lambda size, g: (torch.randn(size, generator=g),)
+    )
+    result = negative_curvature(stream, torch.zeros(2))
+    assert result.found
+    assert result.measurements[-1].fresh
+    assert result.measurements[-1].deviation == pytest.approx(0.0, abs=1e-2)

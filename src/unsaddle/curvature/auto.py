@@ -1,9 +1,11 @@
-"""`method="auto"`: which extractor, by what memory allows.
+"""`method="auto"`: which extractor, and how large a basis, by what memory allows.
 
-Measured rule (`python -m benchmarks.extraction` prints the counts, docs/krylov.md quotes them): `krylov` takes the
-fewest gradients in either precision and at either dimension, and needs no constants; a basis of 20 costs it a few
-gradients against an unlimited one, one of 10 about an eighth more. So it is `krylov` with as large a basis up to 20 as
-fits into half of the memory that is free, and, where not even 8 vectors fit, renormalised NEON⁺, which holds five.
+Measured rule (`python -m benchmarks.extraction` and `benchmarks.transformer` print the counts, docs/krylov.md quotes
+them): `krylov` takes the fewest gradients in either precision and at either dimension, and needs no constants. A basis
+of 20 costs it a few gradients against an unlimited one where it looks for a direction below −γ/2, and about a quarter
+more where it has to follow λ_min of a transformer to 2 %; one of 10 an eighth more still. So it is `krylov` with 20
+vectors; with up to 64 where those take no more than 64 MB; with fewer where 20 do not fit into half of the memory that
+is free; and where not even 8 fit, renormalised NEON⁺, which holds five.
 """
 
 from __future__ import annotations
@@ -14,27 +16,35 @@ import torch
 from torch import Tensor
 
 BASIS = 20
-"""Vectors of a full basis."""
+"""Vectors of a basis where memory is neither plentiful nor short."""
+LARGEST_BASIS = 64
+PLENTIFUL_BYTES = 64 << 20
 SMALLEST_BASIS = 8
 OTHER_VECTORS = 4
 """x + rq, ∇f(x), a gradient, and the basis' next vector."""
 FALLBACK = "neon+-renormalised"
 
 
-def choose(x: Tensor, free_bytes: int | None) -> tuple[str, int]:
-    """The extractor and, for `krylov`, its basis.
+def basis_size(x: Tensor, free_bytes: int | None) -> int:
+    """How many vectors like x a Krylov basis should hold.
 
-    >>> choose(torch.zeros(1000), free_bytes=1 << 30)
-    ('krylov', 20)
-    >>> choose(torch.zeros(1000), free_bytes=100_000)
-    ('krylov', 8)
-    >>> choose(torch.zeros(1000), free_bytes=50_000)
-    ('neon+-renormalised', 20)
+    >>> basis_size(torch.zeros(1000), free_bytes=None), basis_size(torch.zeros(500_000), free_bytes=None)
+    (64, 33)
+    >>> basis_size(torch.zeros(2_000_000), free_bytes=1 << 30), basis_size(torch.zeros(2_000_000), free_bytes=1 << 28)
+    (20, 12)
     """
-    if free_bytes is None:
-        return "krylov", BASIS
-    basis = free_bytes // 2 // (x.numel() * x.element_size()) - OTHER_VECTORS
-    return ("krylov", min(basis, BASIS)) if basis >= SMALLEST_BASIS else (FALLBACK, BASIS)
+    bytes_each = x.numel() * x.element_size()
+    wanted = max(BASIS, min(LARGEST_BASIS, PLENTIFUL_BYTES // bytes_each))
+    return wanted if free_bytes is None else min(wanted, free_bytes // 2 // bytes_each - OTHER_VECTORS)
+
+
+def choose(x: Tensor, free_bytes: int | None) -> str:
+    """The extractor.
+
+    >>> choose(torch.zeros(1000), free_bytes=100_000), choose(torch.zeros(1000), free_bytes=50_000)
+    ('krylov', 'neon+-renormalised')
+    """
+    return "krylov" if basis_size(x, free_bytes) >= SMALLEST_BASIS else FALLBACK
 
 
 def free_memory(device: torch.device) -> int | None:

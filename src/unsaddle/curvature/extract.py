@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.constants import theory
+from unsaddle.constants import estimates, sampled, theory
 from unsaddle.cost import Ledger
 from unsaddle.curvature import auto, lanczos, measure, neon, neon2_det, neon2_online, neon_plus, oja, power, probing
 from unsaddle.curvature.displaced import DisplacedFunction
@@ -40,6 +40,9 @@ SECOND_ORDER = frozenset({"power", "lanczos", "oja"})
 RELATIVE_GAMMA = 1e-2
 """γ by default, as a share of L1."""
 
+STREAM_SAMPLES = 1024
+"""Samples drawn from a stream by default."""
+
 RETRIES = 8
 """How often a measured L1 that proves too small is doubled."""
 
@@ -54,6 +57,7 @@ def negative_curvature(
     delta: float = 0.05,
     smoothness: float | None = None,
     hessian_lipschitz: float | None = None,
+    basis: int | None = None,
     max_gradients: int | None = None,
     seed: int = 0,
     keep_history: bool = False,
@@ -66,11 +70,12 @@ def negative_curvature(
         x: where: a 1-D float32 or float64 tensor. It is not changed.
         gamma: the curvature sought, γ > 0. By default a hundredth of L1.
         method: an extractor, a key of `EXTRACTORS`; "auto" is krylov, where its basis fits into memory.
-        samples: |S|, drawn once; None for everything.
+        samples: |S|, drawn once; None for everything, or for 1024 where samples never run out.
         delta: the probability of missing a curvature below −γ because of an unlucky random start.
         smoothness: L1, a bound on ‖∇²F‖ near x. Measured with a few gradients if left out.
         hessian_lipschitz: L2, a Lipschitz constant of the Hessian near x, 0 for a quadratic. If left out, f is taken to
             be nearly quadratic within a hundredth of ‖x‖, and the measurement at the end has to bear it out.
+        basis: vectors that krylov may hold. By default 20, more where they are small, fewer where memory is short.
         max_gradients: a bound on gradients plus Hessian products.
         seed: of the samples and the random start; the same seed gives the same result.
         keep_history: keep (gradients or products spent, quotient) for each step.
@@ -95,6 +100,7 @@ def negative_curvature(
         delta=delta,
         smoothness=smoothness,
         hessian_lipschitz=hessian_lipschitz,
+        basis=basis,
         max_gradients=max_gradients,
         seed=seed,
         keep_history=keep_history,
@@ -113,21 +119,27 @@ def find(
     delta: float,
     smoothness: float | None,
     hessian_lipschitz: float | None,
+    basis: int | None,
     max_gradients: int | None,
     seed: int,
     keep_history: bool,
     settings: str,
+    ledger: Ledger | None = None,
 ) -> Curvature:
-    """`negative_curvature`, with γ relative to L1 at the caller's choice."""
+    """`negative_curvature`, with γ relative to L1 and the ledger at the caller's choice."""
     if not isinstance(objective, Objective):
         raise TypeError(
             f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
             "wrap a callable as unsaddle.Function(fun)"
         )
     x = checks.point(x)
-    name, basis = checks.choice(method, "method", ("auto", *EXTRACTORS)), auto.BASIS
+    name, free = checks.choice(method, "method", ("auto", *EXTRACTORS)), auto.free_memory(x.device)
     if name == "auto":
-        name, basis = auto.choose(x, auto.free_memory(x.device))
+        name = auto.choose(x, free) if basis is None else "krylov"
+    if basis is None:
+        basis = max(auto.SMALLEST_BASIS, auto.basis_size(x, free))
+    else:
+        checks.count(basis, "basis", at_least=3)
     if checks.choice(settings, "settings", ("practical", "theory")) == "theory" and name == "krylov":
         raise ValueError(
             f"settings='theory' needs a method that the theory is about, got method={method!r}; use neon or neon+"
@@ -141,7 +153,9 @@ def find(
         checks.count(max_gradients, "max_gradients")
     generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
 
-    ledger = Ledger()
+    ledger = Ledger() if ledger is None else ledger
+    before = ledger.cost
+    samples = some_samples(objective, samples)
     f = objective.sample(samples, generator, hessian=name in SECOND_ORDER, ledger=ledger)
     stochastic = objective.num_samples is None or f.size < objective.num_samples
     f_hat = DisplacedFunction(f, x)
@@ -157,22 +171,28 @@ def find(
         hessian_lipschitz=hessian_lipschitz,
         theory=settings == "theory",
         max_gradients=max_gradients,
-        reserve=2 * measure.SAME_SAMPLE_GRADIENTS + (2 * measure.FRESH_BATCHES if stochastic else 0),
+        reserve=3 * measure.SAME_SAMPLE_GRADIENTS + (2 * sampled.BATCHES if stochastic else 0),
         keep_history=keep_history,
         generator=generator,
     )
 
+    given_lipschitz = math.nan if hessian_lipschitz is None else hessian_lipschitz
+
     def result(status: Status, scale: Scale = UNKNOWN, **fields: Any) -> Curvature:
-        known: dict[str, Any] = {"direction": None, "curvature": math.nan, "lowest": math.inf} | fields
+        known: dict[str, Any] = UNMEASURED | {"hessian_lipschitz": given_lipschitz} | fields
+        relative = estimates.relative_error(
+            noise=scale.noise, grad_norm=f_hat.grad_norm, smoothness=scale.smoothness, x_norm=f_hat.x_norm
+        )
         return Curvature(
             status=status,
-            cost=ledger.cost,
+            cost=ledger.cost - before,
             delta=delta,
             method=name,
             gamma=scale.gamma,
             smoothness=scale.smoothness,
             radius=scale.radius,
             noise=scale.noise,
+            relative_noise=relative,
             gradient_norm=f_hat.grad_norm,
             **known,
         )
@@ -189,10 +209,13 @@ def find(
         "history": candidate.history,
         "deciding": candidate.deciding,
     }
+    if not math.isnan(candidate.hessian_lipschitz):
+        evidence["hessian_lipschitz"] = candidate.hessian_lipschitz
     if candidate.vector is None:
         return result(candidate.status, scale, **evidence)
     v = candidate.vector.div_(vectors.norm(candidate.vector))
     status, measurements = _confirm(search, scale, v, stochastic)
+    evidence["hessian_lipschitz"] = measurements[0].hessian_lipschitz
     return result(
         status,
         scale,
@@ -203,6 +226,14 @@ def find(
     )
 
 
+def some_samples(objective: Objective, samples: int | None) -> int | None:
+    """|S| as asked for; without that everything, or a default where there is no end to samples."""
+    if samples is not None:
+        return checks.count(samples, "samples")
+    return STREAM_SAMPLES if objective.num_samples is None else None
+
+
+UNMEASURED = {"direction": None, "curvature": math.nan, "lowest": math.inf}
 UNKNOWN = Scale(gamma=math.nan, smoothness=math.nan, noise=math.nan, radius=math.nan)
 
 
@@ -231,9 +262,10 @@ def _gamma_on_samples(search: Search) -> float:
 
 def _confirm(search: Search, scale: Scale, v: Tensor, stochastic: bool) -> tuple[Status, tuple[Measurement, ...]]:
     """Measure the curvature along v again on the same F_S and, where there is more than that, on fresh samples."""
-    same = measure.on_same_sample(search.f, search.x, v, scale)
-    if not same.consistent and 0.0 < scale.smallest_radius < scale.radius:
-        same = measure.on_same_sample(search.f, search.x, v, replace(scale, radius=scale.smallest_radius))
+    for radius in dict.fromkeys(scale.measuring_radii or (scale.radius,)):
+        same = measure.on_same_sample(search.f, search.x, v, replace(scale, radius=radius), search.f_hat.grad0)
+        if same.consistent:
+            break
     if not same.is_finite:
         return Status.NOT_FINITE, (same,)
     if not same.consistent or same.curvature + same.error >= 0.0:
@@ -241,7 +273,7 @@ def _confirm(search: Search, scale: Scale, v: Tensor, stochastic: bool) -> tuple
     if not stochastic:
         return Status.FOUND, (same,)
     fresh = measure.on_fresh_samples(
-        search.objective, search.x, v, scale.radius, search.f.size, search.delta, search.generator, search.ledger
+        search.objective, search.x, v, same.radius, search.f.size, search.delta, search.generator, search.ledger
     )
     if not fresh.is_finite:
         return Status.NOT_FINITE, (same, fresh)

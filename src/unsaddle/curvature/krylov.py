@@ -24,7 +24,15 @@ KEEP_LOWEST, KEEP_HIGHEST = 8, 4
 """Ritz vectors kept over a restart of 20 vectors, and as large a share of a smaller or larger basis: the lowest, which
 are looked for, and the highest, which would otherwise come back and have to be found again."""
 
-LARGEST_NOISE_SHARE = 0.1
+LEFTOVER = {torch.float32: 1e-5, torch.float64: 1e-13}
+"""The basis is taken out of a new vector again where its components along it are longer than this share of it: about
+a hundred roundings, far below the error of a product."""
+
+MEASURING_NOISE_SHARE = 1e-2
+"""Rounding as a share of γ where a direction is measured: six gradients are taken at one direction, and a Ritz vector
+averages the errors of many products; so probes go nearer."""
+
+LARGEST_NOISE_SHARE = 0.3
 """The same at the smallest radius, which is tried where the function is not quadratic within the first."""
 
 
@@ -122,9 +130,16 @@ def krylov(
         vector = None if ritz is None else _combine(basis, projection, ritz)
         lowest = float(projection.values[0]) if projection.size else math.inf
         # The measured σ, and what the rounding of the probe points can do, which a single measurement may miss.
-        finest = _radius(replace(settings, noise_share=LARGEST_NOISE_SHARE), gamma())
+        shares = (MEASURING_NOISE_SHARE, settings.noise_share, LARGEST_NOISE_SHARE)
+        radii = {_radius(replace(settings, noise_share=min(share, LARGEST_NOISE_SHARE)), gamma()) for share in shares}
         noise = settings.noise + torch.finfo(x.dtype).eps * largest * (f_hat.x_norm + 16.0 * radius)
-        scale = Scale(gamma=gamma(), smoothness=largest, noise=noise, radius=radius, smallest_radius=finest)
+        scale = Scale(
+            gamma=gamma(),
+            smoothness=largest,
+            noise=noise,
+            radius=radius,
+            measuring_radii=tuple(sorted(radii, reverse=True)),
+        )
         return KrylovCandidate(
             vector=vector,
             status=status,
@@ -191,13 +206,22 @@ def _breakdown(x: Tensor) -> float:
 
 
 def _orthogonalise(basis: Tensor, w: Tensor) -> tuple[np.ndarray, float]:
-    """Take the basis out of w, twice, in place; returns what was taken out, summed, and the length of what is left."""
-    once = basis @ w
-    torch.addmv(w, basis.T, once, alpha=-1.0, out=w)
-    again = basis @ w
-    torch.addmv(w, basis.T, again, alpha=-1.0, out=w)
-    *products, squared = torch.cat([once + again, torch.dot(w, w).reshape(1)]).tolist()
-    return np.array(products), math.sqrt(squared)
+    """Take the basis out of w in place; returns what was taken out and the length of what is left.
+
+    The basis is read twice: once for h = Qᵀw, and once, block by block while it is in the cache, for w − Qh and for
+    what rounding has left of the basis in that. Only if that matters is the basis taken out again ("twice is enough").
+    """
+    taken = basis @ w
+    left = torch.zeros_like(taken)
+    for block, part in zip(_column_blocks(basis), torch.split(w, _columns(basis)), strict=True):
+        torch.addmv(part, block.T, taken, alpha=-1.0, out=part)
+        torch.addmv(left, block, part, out=left)
+    *numbers, squared = torch.cat([taken, left, torch.dot(w, w).reshape(1)]).tolist()
+    products, leftover = np.split(np.array(numbers), 2)
+    if not np.linalg.norm(leftover) <= LEFTOVER[w.dtype] * math.sqrt(squared):
+        torch.addmv(w, basis.T, left, alpha=-1.0, out=w)
+        products, squared = products + leftover, float(torch.dot(w, w))
+    return products, math.sqrt(squared)
 
 
 def _combine(basis: Tensor, projection: Projection, index: int) -> Tensor:
@@ -213,11 +237,15 @@ def _restart(basis: Tensor, projection: Projection) -> None:
     lowest, highest = max(1, size * KEEP_LOWEST // 20), size * KEEP_HIGHEST // 20
     keep = lowest + highest
     coefficients = torch.from_numpy(np.ascontiguousarray(projection.restart(lowest, highest).T)).to(basis)
-    for (block,) in _column_blocks(basis):
+    for block in _column_blocks(basis):
         block[:keep] = coefficients @ block[:size]
     basis[keep] = basis[size]
 
 
-def _column_blocks(basis: Tensor) -> list[tuple[Tensor]]:
-    columns = max(1, vectors.BLOCK_BYTES // basis.element_size())
-    return [(block,) for block in torch.split(basis, columns, dim=1)]
+def _columns(basis: Tensor) -> int:
+    """Columns of a block that stays in the cache."""
+    return max(4096, vectors.BLOCK_BYTES // (basis.shape[0] * basis.element_size()))
+
+
+def _column_blocks(basis: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(basis, _columns(basis), dim=1)

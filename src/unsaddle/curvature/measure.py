@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-
 import torch
 from torch import Tensor
 
-from unsaddle import vectors
-from unsaddle.constants import student
+from unsaddle.constants import sampled
+from unsaddle.constants.estimates import opposite_probes
 from unsaddle.cost import Ledger
 from unsaddle.curvature.result import Measurement, Scale
 from unsaddle.objective import Objective, SampledFunction
@@ -24,19 +21,8 @@ the error covers the truth; t^{0.4} would leave 0.75 and not be covered, a kink 
 AGREEMENT = 1e-2
 """Curvatures at the three radii that agree to this share of what they measure need not shrink: the rest is rounding."""
 
-FRESH_BATCHES = 8
-"""Independent batches that `on_fresh_samples` takes, two gradients each."""
 
-
-def symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> float:
-    """vᵀ(∇f(x+rv) − ∇f(x−rv))/(2r) for a unit v: vᵀ∇²f(x)v, up to L2·r/2, and exactly so for cubics. Two gradients."""
-    above = f.grad(torch.add(x, v, alpha=radius)).clone()  # The function may answer the next call in the same memory.
-    below = f.grad(torch.sub(x, v, alpha=radius))
-    (difference,) = vectors.dots((v, above.sub_(below)))
-    return difference / (2.0 * radius)
-
-
-def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale) -> Measurement:
+def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale, grad0: Tensor | None = None) -> Measurement:
     """Curvature along v on the F_S that v was found on, from three radii, with an error that covers what they show.
 
         c(t) = vᵀ(∇f(x+tv) − ∇f(x−tv))/(2t),  t = r, 2r, 4r
@@ -49,7 +35,7 @@ def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale) -> Me
     c(r) agree by accident.
     """
     r = scale.radius
-    c1, c2, c4 = (symmetric_difference(f, x, v, factor * r) for factor in (1.0, 2.0, 4.0))
+    (c1, _), (c2, _), (c4, change) = (opposite_probes(f, x, v, factor * r, grad0) for factor in (1.0, 2.0, 4.0))
     rounding = scale.noise / r
     e, e2 = (4.0 * c1 - c2) / 3.0, (4.0 * c2 - c4) / 3.0
     error = abs(c2 - c1) + abs(e - e2) + rounding
@@ -63,6 +49,7 @@ def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale) -> Me
         consistent=(agree or shrinks) and error <= 0.5 * size,
         samples=f.size,
         fresh=False,
+        hessian_lipschitz=change,
     )
 
 
@@ -81,13 +68,12 @@ def on_fresh_samples(
     The direction was fixed before these samples were drawn, so their curvatures are independent and unbiased: the error
     is that of a one-sided t-interval at confidence 1 − δ.
     """
-    batches = min(FRESH_BATCHES, max(2, size))
-    batch = max(1, size // batches)
-    curvatures = [
-        symmetric_difference(objective.sample(batch, generator, ledger=ledger), x, v, radius) for _ in range(batches)
-    ]
-    mean = error = math.nan
-    if all(math.isfinite(curvature) for curvature in curvatures):  # statistics.stdev raises on anything else.
-        mean, deviation = statistics.fmean(curvatures), statistics.stdev(curvatures)
-        error = student.quantile(1.0 - min(delta, 0.5), batches - 1) * deviation / math.sqrt(batches)
-    return Measurement(curvature=mean, error=error, radius=radius, samples=batches * batch, fresh=True)
+    seen = sampled.curvature(objective, x, v, radius=radius, samples=size, generator=generator, ledger=ledger)
+    return Measurement(
+        curvature=seen.mean,
+        error=seen.error(delta),
+        radius=radius,
+        samples=seen.samples,
+        fresh=True,
+        deviation=seen.deviation,
+    )

@@ -9,16 +9,16 @@ import torch
 
 from unsaddle import vectors
 from unsaddle.constants import estimates
+from unsaddle.constants.estimates import opposite_probes, symmetric_difference
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov import LARGEST_NOISE_SHARE, KrylovCandidate, KrylovSettings, krylov, wanted_radius
-from unsaddle.curvature.measure import symmetric_difference
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
 
 STEPS = 2000
 """Gradients that a run takes without a budget of its own."""
 
-NOISE_SHARE = {torch.float32: 1e-2, torch.float64: 1e-4}
+NOISE_SHARE = {torch.float32: 0.1, torch.float64: 1e-4}
 """Rounding in a product as a share of γ, at the radius that is tried first."""
 
 FARTHEST = 0.03
@@ -74,7 +74,11 @@ def extract(search: Search) -> Candidate:
             return replace(candidate, status=Status.BUDGET_SPENT)
         if candidate.scale.gamma > 0.0 and wanted_radius(coarse, candidate.scale.gamma) > settings.largest_radius:
             return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
-        if candidate.status is not Status.NOTHING_FOUND or _is_quadratic(f_hat, candidate):
+        if candidate.status is not Status.NOTHING_FOUND:
+            return candidate
+        quadratic, change = _is_quadratic(f_hat, candidate)
+        candidate = replace(candidate, hessian_lipschitz=change)
+        if quadratic:
             return candidate
     return replace(candidate, status=Status.NOT_QUADRATIC)
 
@@ -108,21 +112,20 @@ def _noise(search: Search) -> estimates.GradientNoise:
     return near
 
 
-def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bool:
-    """Whether the probes saw a Hessian: products are symmetric, and opposite probes agree along what decides.
+def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> tuple[bool, float]:
+    """Whether the probes saw a Hessian: products are symmetric, and opposite probes agree along what decides; and L2.
 
     ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r) is the even part of a product, zero for a quadratic. The curvature along the
     highest direction must be about the same at 2r, so that L1 is more than a kink seen from a distance of r.
     """
-    scale = candidate.scale
+    scale, changes = candidate.scale, []
     if candidate.asymmetry > scale.gamma / 2.0:
-        return False
+        return False, math.nan
     r, rounding = scale.radius, 1.2 * scale.noise / scale.radius
     for v in {id(v): v for v in (candidate.deciding[0], candidate.deciding[-1])}.values():
-        above, below = f_hat.grad(v * r), f_hat.grad(v * -r)
-        (near,) = vectors.dots((v, above - below))
-        if vectors.norm(above.add_(below)) / (2.0 * r) > scale.gamma / 2.0 + rounding:
-            return False
-    near /= 2.0 * r  # Along the last one, the highest.
-    far = symmetric_difference(f_hat.f, f_hat.x, v, 2.0 * r)
-    return abs(far - near) <= STEADY * abs(near) + rounding
+        near, change = opposite_probes(f_hat.f, f_hat.x, v, r, f_hat.grad0)
+        changes.append(change)
+        if not change * r / 2.0 <= scale.gamma / 2.0 + rounding:
+            return False, changes[0]
+    far = symmetric_difference(f_hat.f, f_hat.x, v, 2.0 * r)  # Along the last one, the highest.
+    return abs(far - near) <= STEADY * abs(near) + rounding, changes[0]

@@ -64,8 +64,8 @@ class Scale:
     """σ, the absolute error of a gradient."""
     radius: float
     """r, the probe radius: structure narrower than this is invisible."""
-    smallest_radius: float = 0.0
-    """How small it could be made, at the price of more rounding; 0 where that is not known."""
+    measuring_radii: tuple[float, ...] = ()
+    """Where a direction is measured, the next one where the radii around the one before do not agree; (r,) if empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +84,10 @@ class Measurement:
     """How many samples answered."""
     fresh: bool
     """Whether they are independent of the direction."""
+    hessian_lipschitz: float = math.nan
+    """L2 as it shows along the direction, from below; nan on fresh samples."""
+    deviation: float = math.nan
+    """On fresh samples: the standard deviation of one sample's curvature along the direction, the Hessian's noise."""
 
     @property
     def is_finite(self) -> bool:
@@ -103,6 +107,8 @@ class Candidate:
     """The constants it found for itself, if it did not take those of the search."""
     deciding: tuple[Tensor, ...] = ()
     """Where nothing was found: the lowest directions it knows, and the highest."""
+    hessian_lipschitz: float = math.nan
+    """L2 as it shows along the first of them, if it was looked at."""
     exhausted: bool = False
     """Whether it took every step it was allowed, so that more might have changed the answer."""
     history: tuple[tuple[int, float], ...] = ()
@@ -132,6 +138,11 @@ class Curvature:
     """The resolution: structure narrower than this around x is invisible, and the answer is conditional on it."""
     noise: float
     """σ, the absolute error of a gradient that was reckoned with."""
+    relative_noise: float
+    """ε_g: that as a share of the terms that a gradient is made of, ‖∇F_S(x)‖ + L1‖x‖."""
+    hessian_lipschitz: float
+    """L2 as it shows along the direction, or along the lowest one where nothing was found: a lower bound. As given, if
+    it was given and nothing was measured; nan if neither."""
     lowest: float
     """The lowest quotient that the extractor met on its way: evidence, not a bound."""
     measurements: tuple[Measurement, ...] = ()
