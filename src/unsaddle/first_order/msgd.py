@@ -1,0 +1,48 @@
+"""Mini-batch SGD, eq. (18) and Corollary 2: one step on a batch large enough for its gradient to be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unsaddle.first_order.look import Look, look
+from unsaddle.first_order.method import FAILURE, SUCCESS, Local
+from unsaddle.objective import Objective
+
+BACKTRACKS = 40
+
+
+@dataclass
+class Msgd:
+    """z = x − ∇F_S1(x)/L1 with |S1| = 2V/max(ε², ĝ²/4), where L1 is doubled until F_S1 falls by a quarter of ‖h‖²/L1.
+
+    The paper's y is x itself. The look that the framework takes is both the test of y and the step's S1, so testing z
+    next, as here, is the same sequence of tests one step later. Cost: |S1| component gradients and as many values.
+    """
+
+    step_size: float | None = None
+    batch_size: int | None = None
+
+    def look_size(self, local: Local) -> int | None:
+        return local.samples_for(2.0, at_least=16) if self.batch_size is None else self.batch_size
+
+    def advance(
+        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        seen = look(objective, x, self.look_size(local), generator) if seen is None else seen
+        if self.step_size is not None:
+            z = torch.sub(seen.x, seen.gradient, alpha=self.step_size)
+            return z, z
+        squared = seen.norm**2
+        for _ in range(BACKTRACKS):
+            z = torch.sub(seen.x, seen.gradient, alpha=1.0 / local.smoothness)
+            if seen.value_at(z) <= seen.value - 0.25 * squared / local.smoothness:
+                local.smoothness *= SUCCESS
+                return z, z
+            local.smoothness *= FAILURE
+        return seen.x, seen.x  # No step in the precision of x lowers F_S.
+
+    def forget(self) -> None:
+        pass

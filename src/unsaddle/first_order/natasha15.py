@@ -1,0 +1,101 @@
+"""Natasha 1.5: variance reduction in sub-epochs, each around a centre that it is tied to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks
+from unsaddle.objective import Objective
+
+CENTRES = ("random", "average", "last")
+
+Penalty = Callable[[Tensor], Tensor | None]
+"""The gradient of a term that is added to F and needs no samples; None where it is zero."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Natasha15Settings:
+    """Constants of one epoch."""
+
+    step_size: float
+    """α."""
+    sigma: float
+    """σ: each sub-epoch works on F(x) + σ‖x − x̂‖². The theory wants ∇²F ⪰ −σI; L1 always does."""
+    sub_epochs: int
+    """p."""
+    steps: int
+    """m, the steps of a sub-epoch."""
+    batch_size: int = 1
+    """b, fresh samples a step; 1 in the paper."""
+    centre: str = "last"
+    """What a sub-epoch hands to the next as x̂: a "random" one of x_0 … x_{m−1} as the paper has it, their "average" as
+    it advises, or the "last", x_m. With m = 1 the first two are x_0 and do not move."""
+
+    def __post_init__(self) -> None:
+        checks.positive(self.step_size, "step_size")
+        checks.not_negative(self.sigma, "sigma", "0 gives SVRG with a fixed length")
+        checks.count(self.sub_epochs, "sub_epochs")
+        checks.count(self.steps, "steps")
+        checks.count(self.batch_size, "batch_size")
+        checks.choice(self.centre, "centre", CENTRES)
+
+
+def natasha15_epoch(
+    objective: Objective,
+    x: Tensor,
+    anchor_gradient: Tensor,
+    settings: Natasha15Settings,
+    generator: torch.Generator,
+    *,
+    penalty: Penalty | None = None,
+) -> tuple[Tensor, list[Tensor]]:
+    """One epoch of Natasha 1.5 from x, at which the gradient on the anchor's samples is known.
+
+        x̃ = x̂ = x;   μ = ∇F_S(x̃)
+        for s = 0 … p−1:   x_0 = x̂
+            for t = 0 … m−1:   x_{t+1} = x_t − α(∇f_i(x_t) − ∇f_i(x̃) + μ + ∇ψ(x_t) + 2σ(x_t − x̂)),   i fresh
+            x̂ = one of x_0 … x_m, as `centre` says
+
+    Allen-Zhu (2017), Algorithm 1; spec 3.1. Letters: α = `step_size`, σ = `sigma`, p = `sub_epochs`, m = `steps`, μ =
+    `anchor_gradient`, ψ = `penalty`, which Natasha 2 adds. Departure: b samples a step in the place of one.
+
+    Returns the last x̂, and the p centres that the sub-epochs started from, of which the theory's output is a random one.
+
+    Cost: 2·b·m·p component gradients; the anchor's are the caller's.
+
+    >>> from unsaddle import Function
+    >>> bowl, x = Function(lambda x: x @ x / 2), torch.ones(1)
+    >>> settings = Natasha15Settings(step_size=0.5, sigma=0.0, sub_epochs=2, steps=1)
+    >>> last, centres = natasha15_epoch(bowl, x, x, settings, torch.Generator())
+    >>> last.tolist(), [centre.tolist() for centre in centres]
+    ([0.25], [[1.0], [0.5]])
+    """
+    n, b, m = objective.num_samples, settings.batch_size, settings.steps
+    size = None if n is not None and b >= n else b
+    anchor, centre, centres = x, x, []
+    for _ in range(settings.sub_epochs):
+        x = centre.clone()
+        centres.append(centre)
+        chosen = int(torch.randint(m, (), generator=generator, device=generator.device)) if settings.centre == "random" else -1
+        kept = torch.zeros_like(x)
+        for t in range(m):
+            if t == chosen:
+                kept = x.clone()
+            elif settings.centre == "average":
+                kept.add_(x, alpha=1.0 / m)
+            f = objective.sample(size, generator)
+            # The function may answer both calls in the same memory, so the first answer is used before the second call.
+            step = torch.sub(anchor_gradient, f.grad(anchor))
+            step.add_(f.grad(x))
+            if settings.sigma > 0.0:
+                step.add_(x, alpha=2.0 * settings.sigma).sub_(centre, alpha=2.0 * settings.sigma)
+            extra = None if penalty is None else penalty(x)
+            if extra is not None:
+                step.add_(extra)
+            x.sub_(step, alpha=settings.step_size)
+        centre = x if settings.centre == "last" else kept
+    return centre, centres

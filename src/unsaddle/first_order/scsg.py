@@ -1,0 +1,80 @@
+"""SCSG (Lei, Ju, Chen and Jordan 2017), with which NEON-SCSG is made: Corollary 3 and the supplement's SCSG-epoch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unsaddle.first_order.look import Look, look
+from unsaddle.first_order.method import Local, guarded
+from unsaddle.first_order.variance_reduced import InnerLoop, descend
+from unsaddle.objective import Objective
+
+LONGEST = 10.0
+"""An epoch is no longer than so many times its mean; the geometric law has no bound."""
+
+
+def epoch_length(anchor_size: int, batch_size: int, generator: torch.Generator) -> int:
+    """N with P(N = k) = (B/(B+b))^k · b/(B+b), k = 0, 1, …: of mean B/b (E13), cut off at ten times that.
+
+    >>> random = torch.Generator().manual_seed(0)
+    >>> lengths = [epoch_length(100, 10, random) for _ in range(2000)]
+    >>> abs(sum(lengths) / 2000 - 10) < 1
+    True
+    """
+    uniform = 1.0 - float(torch.rand((), generator=generator, dtype=torch.float64, device=generator.device))
+    ratio = anchor_size / (anchor_size + batch_size)
+    return min(math.floor(math.log(uniform) / math.log(ratio)), math.ceil(LONGEST * anchor_size / batch_size))
+
+
+def scsg_epoch(
+    objective: Objective,
+    seen: Look,
+    *,
+    batch_size: int,
+    step_size: float,
+    generator: torch.Generator,
+) -> tuple[Tensor, float]:
+    """x_N of one epoch from a look at x₀, of which S1 is the samples, and the largest secant seen.
+
+        h = ∇F_S1(x₀);  N geometric with mean |S1|/b;  N steps of `descend`
+
+    Cost, with the look: |S1| + 2bN component gradients, 3|S1| in expectation (E14).
+    """
+    num_steps = epoch_length(seen.samples, batch_size, generator)
+    loop = InnerLoop(batch_size=batch_size, step_size=step_size, num_steps=num_steps)
+    return descend(objective, seen.x, seen.gradient, loop, generator)
+
+
+@dataclass
+class Scsg:
+    """SCSG with measured constants.
+
+        |S1| = max(64, 4V/max(ε², ĝ²/4)),   b = 0.2·|S1|^{2/3},   η = 0.5/L1
+
+    and an epoch that raises F_S1 is undone (`guarded`). The paper's |S1| ≥ 12V/ε² is every sample of most data sets;
+    while the gradient is large, far fewer show where it points.
+    """
+
+    batch_size: int | None = None
+    step_size: float | None = None
+    anchor_size: int | None = None
+
+    def look_size(self, local: Local) -> int | None:
+        return local.samples_for(4.0, at_least=64) if self.anchor_size is None else self.anchor_size
+
+    def advance(
+        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        seen = look(objective, x, self.look_size(local), generator) if seen is None else seen
+        b = math.ceil(0.2 * seen.samples ** (2.0 / 3.0)) if self.batch_size is None else self.batch_size
+        step_size = 0.5 / local.smoothness if self.step_size is None else self.step_size
+        x, secant = scsg_epoch(objective, seen, batch_size=b, step_size=step_size, generator=generator)
+        x = guarded(seen, x, local, secant) if self.step_size is None else x
+        return x, x
+
+    def forget(self) -> None:
+        pass

@@ -1,0 +1,8 @@
+"""NEON-A, Algorithm 4: any first-order method, promoted to second-order stationarity."""
+
+from unsaddle.framework.neon_a import neon_a
+from unsaddle.framework.plan import Evidence, Plan
+from unsaddle.framework.practical import PracticalPlan
+from unsaddle.framework.theory import TheoryPlan
+
+__all__ = ["Evidence", "Plan", "PracticalPlan", "TheoryPlan", "neon_a"]

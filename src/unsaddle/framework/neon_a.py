@@ -1,0 +1,68 @@
+"""NEON-A, Algorithm 4."""
+
+from __future__ import annotations
+
+import math
+
+from unsaddle.first_order.method import FirstOrderMethod, Local
+from unsaddle.framework.plan import Plan
+from unsaddle.run import Ending, Run, RunEnded
+
+FRUITLESS = 3
+"""Extractions in a row that neither find nor exclude, or find what goes down neither way, before the run gives up."""
+
+
+def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = True) -> None:
+    """Run a first-order method 𝒜 until it is at a second-order stationary point.
+
+        (y, z) = 𝒜(x)
+        S fresh:  ‖∇F_S(y)‖ > ε:  x = z, again
+        S2 fresh: v = NEON(F_S2, y);  none: return y
+        x = y ∓ s·v, again
+
+    The start is tested before 𝒜 is called, so that a run that begins at a stationary point spends nothing on leaving it
+    by accident. The look at y that the test takes is handed on to 𝒜 as its anchor wherever z is y. Without `promoted`
+    the run ends at the first point that passes the test.
+
+    Ends by `RunEnded`; cost, trace and what is known about the last point are in `run`.
+    """
+    local = Local(eps=run.eps, num_samples=run.num_samples)
+    y = z = good = run.x
+    plan.begin(run, y, local)
+    fruitless = 0
+    while True:
+        seen = plan.test(run, y, method, local)
+        if not seen.is_finite:
+            run.moved(good)
+            if good is y or not plan.recover(run, local):
+                raise RunEnded(Ending.NOT_FINITE if good is y else Ending.DIVERGED)
+            method.forget()
+            y = z = good
+            continue
+        good = y
+        error = math.sqrt(seen.squared_error)
+        run.checked(y, value=seen.value, gradient_norm=seen.norm, gradient_error=error)
+        if not plan.is_small(seen):
+            y, z = method.advance(run.objective, z, seen if z is y else None, local, run.generator)
+            run.moved(z)
+            continue
+        if not promoted:
+            raise RunEnded(Ending.FIRST_ORDER_POINT)
+        found = plan.extract(run, y)
+        run.gamma, run.curvature, run.curvature_error = found.gamma, found.curvature, found.error
+        run.record("extraction", curvature=found.curvature, note=found.note)
+        if found.decided and found.direction is None:
+            raise RunEnded(Ending.SECOND_ORDER_POINT)
+        escaped = None if found.direction is None else plan.escape(run, y, seen, found)
+        if escaped is None:
+            fruitless += 1
+            if fruitless == FRUITLESS:
+                raise RunEnded(Ending.CURVATURE_UNDECIDED)
+            continue
+        fruitless = 0
+        run.escapes += 1
+        y = z = escaped
+        run.moved(y)
+        run.record("escape", curvature=found.curvature, note=found.note)
+        method.forget()
+        plan.begin(run, y, local)

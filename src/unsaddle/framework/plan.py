@@ -1,0 +1,53 @@
+"""What Algorithm 4 leaves open: how y is tested, how a direction is looked for, and how it is followed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from unsaddle.first_order.look import Look
+from unsaddle.first_order.method import FirstOrderMethod, Local
+from unsaddle.run import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What an extraction came to."""
+
+    direction: Tensor | None = field(repr=False, default=None)
+    decided: bool
+    """Whether it found a direction, or excluded one."""
+    curvature: float = math.nan
+    """Along the direction; else the lowest that was seen."""
+    error: float = 0.0
+    """How far sampling may hide a lower one."""
+    gamma: float = math.nan
+    radius: float = math.nan
+    samples: int | None = None
+    """|S2|; None for everything."""
+    note: str = ""
+
+
+class Plan(Protocol):
+    """Constants measured (`PracticalPlan`), or those of the theorems (`TheoryPlan`)."""
+
+    def begin(self, run: Run, x: Tensor, local: Local) -> None:
+        """Learn what has to be known about F at x, where the run starts or has jumped to."""
+
+    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Look:
+        """A fresh look at y."""
+
+    def is_small(self, seen: Look) -> bool:
+        """The first-order test."""
+
+    def extract(self, run: Run, y: Tensor) -> Evidence:
+        """Look for negative curvature at y, on fresh samples."""
+
+    def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
+        """The step along ± the direction; None if neither way goes down."""
+
+    def recover(self, run: Run, local: Local) -> bool:
+        """The last round ended in numbers that are not finite. Whether to go back and on from there, more carefully."""

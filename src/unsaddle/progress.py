@@ -1,0 +1,46 @@
+"""A progress bar for `minimize`, by rich."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from unsaddle.run import Callback, State
+
+
+@contextmanager
+def shown(callback: Callback | None, max_samples: int | None) -> Iterator[Callback | None]:
+    """A callback that shows the run on a terminal, and then calls the caller's own. Silent where there is none."""
+    try:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError as error:
+        raise ImportError("progress=True needs rich: pip install unsaddle[progress]") from error
+    if not sys.stderr.isatty():
+        yield callback
+        return
+    from rich.console import Console
+
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    )
+    task = bar.add_task("", total=max_samples)
+    known = {"value": math.nan, "gradient": math.nan, "curvature": math.nan}
+
+    def show(state: State) -> Any:
+        event = state.event
+        for name, seen in (
+            ("value", event.value),
+            ("gradient", event.gradient_norm),
+            ("curvature", event.curvature),
+        ):
+            known[name] = known[name] if math.isnan(seen) else seen
+        spent = event.samples + event.value_samples + event.hessian_samples
+        text = ", ".join(f"{name} {seen:.3g}" for name, seen in known.items())
+        bar.update(task, completed=spent, description=f"{text}, {spent} samples, {state.escapes} escapes")
+        return None if callback is None else callback(state)
+
+    with bar:
+        yield show
