@@ -63,7 +63,7 @@ def natasha15_epoch(
     Allen-Zhu (2017), Algorithm 1; spec 3.1. Letters: α = `step_size`, σ = `sigma`, p = `sub_epochs`, m = `steps`, μ =
     `anchor_gradient`, ψ = `penalty`, which Natasha 2 adds. Departure: b samples a step in the place of one.
 
-    Returns the last x̂, and the p centres that the sub-epochs started from, of which the theory's output is a random one.
+    Returns the last x̂, and the p centres that the sub-epochs started from, of which the theory returns a random one.
 
     Cost: 2·b·m·p component gradients; the anchor's are the caller's.
 
@@ -80,7 +80,11 @@ def natasha15_epoch(
     for _ in range(settings.sub_epochs):
         x = centre.clone()
         centres.append(centre)
-        chosen = int(torch.randint(m, (), generator=generator, device=generator.device)) if settings.centre == "random" else -1
+        chosen = (
+            int(torch.randint(m, (), generator=generator, device=generator.device))
+            if settings.centre == "random"
+            else -1
+        )
         kept = torch.zeros_like(x)
         for t in range(m):
             if t == chosen:

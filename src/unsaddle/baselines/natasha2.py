@@ -1,0 +1,288 @@
+"""Natasha 2: Oja's method for the curvature and Natasha 1.5 for the gradient, in turn."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks, escape, vectors
+from unsaddle.baselines import shared
+from unsaddle.constants import practice
+from unsaddle.curvature import oja as oja_method
+from unsaddle.curvature.power import second_order
+from unsaddle.curvature.result import Candidate, Status
+from unsaddle.first_order.look import Look
+from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
+from unsaddle.options import Options, settings_from
+from unsaddle.run import Ending, Run, RunEnded
+
+JUDGES = 1024
+"""Fresh samples on which Oja's answer is judged, or everything if that is less."""
+
+SHORTEST_SUB_EPOCH = 5
+"""Steps a sub-epoch at least, in the practical setting: with n = 1 it would be one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Natasha2Settings:
+    """Constants of Natasha 2."""
+
+    step_size: float
+    """α."""
+    sigma: float
+    """σ̃, of the regularisation towards the centre of a sub-epoch."""
+    sub_epochs: int
+    """p."""
+    anchor_size: int | None = None
+    """B; None for as many as V, ε and the gradient at hand ask for, measured at every anchor."""
+    batch_size: int | None = None
+    """b, samples a step; None for ⌈B^{2/3}/5⌉, 1 in the paper."""
+    steps: int | None = None
+    """m, of a sub-epoch; None for B/(pb)."""
+    first_order_steps: int | None = None
+    """N1, epochs after which the method stops and returns its output; None for until Oja finds nothing at ‖∇F‖ ≤ ε."""
+    centre: str = "last"
+    """As in `Natasha15Settings`."""
+    oja_always: bool = False
+    """Whether Oja comes before every epoch, as in the paper, or only where ‖∇F‖ ≤ ε."""
+    gamma: float
+    """The curvature sought, δ in the paper."""
+    smoothness: float
+    """L1; measured if not given."""
+    hessian_lipschitz: float | None = None
+    """L2: the step along negative curvature is γ/L2 with a random sign, and an epoch is kept within γ/L2 of its start
+    by a penalty; without it, a line search, and no penalty."""
+    variance: float | None = None
+    """V, for `theory`."""
+    initial_gap: float | None = None
+    """Δ = F(x0) − min F, for `theory`."""
+
+    def __post_init__(self) -> None:
+        for name in ("step_size", "gamma", "smoothness"):
+            checks.positive(getattr(self, name), name, "leave it out to have it chosen")
+        checks.not_negative(self.sigma, "sigma", "0 takes the regularisation away")
+        checks.count(self.sub_epochs, "sub_epochs")
+        for name in ("anchor_size", "batch_size", "steps", "first_order_steps"):
+            if getattr(self, name) is not None:
+                checks.count(getattr(self, name), name)
+        if self.hessian_lipschitz is not None:
+            checks.positive(self.hessian_lipschitz, "hessian_lipschitz", "leave it out if it is not known")
+
+
+PLACEHOLDERS = {"step_size": 1.0, "sigma": 1.0, "sub_epochs": 1, "gamma": 1.0, "smoothness": 1.0}
+
+
+def theory_settings(run: Run, options: Options) -> Natasha2Settings:
+    """The settings of Theorem 1 with δ for the curvature and all Θ-constants 1:
+
+    L1δ/(Vε)^{1/3} ≥ L2:   L̃ = σ̃ = L2(Vε)^{1/3}/δ;   else   L̃ = L1,  σ̃ = max(VεL2³/(L1²δ³), εL1/√V)
+    B = V/ε²;   p = (σ̃²V/(L̃²ε²))^{1/3};   m = B/p;   α = 1/(σ̃m);   N1 = σ̃Δ/(pε²)
+    """
+    L1, L2, V, gap = shared.needed(options, "smoothness", "hessian_lipschitz", "variance", "initial_gap")
+    eps = options.eps
+    delta = math.sqrt(eps) if options.gamma is None else options.gamma
+    if L1 * delta / (V * eps) ** (1.0 / 3.0) >= L2:
+        L_tilde = sigma = L2 * (V * eps) ** (1.0 / 3.0) / delta
+    else:
+        L_tilde, sigma = L1, max(V * eps * L2**3 / (L1**2 * delta**3), eps * L1 / math.sqrt(V))
+    B = math.ceil(V / eps**2)
+    p = max(1, math.ceil((sigma**2 * V / (L_tilde**2 * eps**2)) ** (1.0 / 3.0)))
+    m = max(1, B // p)
+    return settings_from(
+        Natasha2Settings,
+        shared.given(options),
+        step_size=1.0 / (sigma * m),
+        sigma=sigma,
+        sub_epochs=p,
+        anchor_size=B,
+        batch_size=1,
+        steps=m,
+        first_order_steps=max(1, math.ceil(sigma * gap / (p * eps**2))),
+        centre="random",
+        oja_always=True,
+        gamma=delta,
+    )
+
+
+def practical_settings(run: Run, options: Options) -> Natasha2Settings:
+    """α = 1/(2L1), σ̃ = max(γ, L1/10), p = 2; B = 4V/max(ε², ĝ²/4), b = ⌈B^{2/3}/5⌉, m = max(5, ⌈B/(pb)⌉)."""
+    known = shared.given(options)
+    settings_from(Natasha2Settings, known, **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
+    L1 = shared.smoothness(run, options)
+    gamma = shared.curvature_sought(options, L1)
+    defaults = {"step_size": 0.5 / L1, "sigma": max(gamma, 0.1 * L1), "sub_epochs": 2}
+    return settings_from(Natasha2Settings, known, **defaults, gamma=gamma, smoothness=L1)
+
+
+def oja_settings(
+    *, gamma: float, delta: float, dimension: int, smoothness: float, num_samples: int | None
+) -> oja_method.OjaSettings:
+    """Oja with b = ⌈2L1/γ⌉ samples a step, at which their noise allows η = 1/(2L1); everything if that is less.
+
+    `oja.noise_limited_step` says why. Smaller batches need as many samples in all, and more steps. Over everything one
+    round is enough.
+    """
+    b = math.ceil(2.0 * smoothness / gamma)
+    b = b if num_samples is None else min(b, num_samples)
+    eta = practice.step_size(smoothness=smoothness)
+    steps = practice.neon_num_steps(step_size=eta, gamma=gamma, dimension=dimension, delta=delta)
+    rounds = 1 if b == num_samples else oja_method.num_rounds(delta)
+    return oja_method.OjaSettings(
+        step_size=eta, num_steps=rounds * steps, steps_a_round=steps, batch=b, target=gamma / 2.0
+    )
+
+
+def oja(run: Run, options: Options, x: Tensor, gamma: float, smoothness: float) -> Candidate:
+    """A direction of curvature below −γ/2 as fresh samples judge it, or none; L1 is doubled while it proves too small.
+
+    The steps that −γ needs are many more than a lower curvature needs. So in the practical setting a sixteenth and a
+    quarter of them are tried first: a third more work where there is nothing, a tenth of it at most saddles.
+    """
+    judge = second_order(shared.batch(run, JUDGES, hessian=True))
+    dimension, n = x.numel(), run.num_samples
+    while True:
+        if options.theory:
+            settings = oja_method.theory_settings(
+                gamma=gamma, delta=options.delta, dimension=dimension, smoothness=smoothness, radius=None, num_samples=n
+            )
+            attempts = [settings]
+        else:
+            settings = oja_settings(
+                gamma=gamma, delta=options.delta, dimension=dimension, smoothness=smoothness, num_samples=n
+            )
+            short = [math.ceil(settings.steps_a_round / share) for share in (16, 4)]
+            attempts = [*(replace(settings, num_steps=t, steps_a_round=t) for t in short), settings]
+        for attempt in attempts:
+            found = oja_method.oja(
+                run.objective, x, lambda v: judge.hvp(x, v), attempt, run.generator, ledger=run.ledger
+            )
+            if found.status is not Status.NOTHING_FOUND:
+                break
+        if found.status is Status.NOT_FINITE:
+            raise RunEnded(Ending.DIVERGED)
+        if found.status is not Status.SMOOTHNESS_EXCEEDED:
+            return found
+        smoothness *= 2.0
+
+
+def penalty_gradient(x: Tensor, centre: Tensor, radius: float, smoothness: float) -> Tensor | None:
+    """∇[L1·(‖x − y‖ − R)₊²] = 2L1(‖x − y‖ − R)₊·(x − y)/‖x − y‖; None within R."""
+    out = x - centre
+    distance = vectors.norm(out)
+    if not distance > radius:
+        return None
+    return out.mul_(2.0 * smoothness * (distance - radius) / distance)
+
+
+def minimise(run: Run, options: Options) -> None:
+    """Find a second-order stationary point online: Oja where the curvature may be negative, else Natasha 1.5.
+
+        v = Oja(y_k)
+        vᵀ∇²F(y_k)v ≤ −δ/2:   y_{k+1} = y_k ± (δ/L2)v, the sign at random
+        else:   (ŷ_k, y_{k+1}) = one epoch of Natasha 1.5 from y_k on F(x) + L1·(max(0, ‖x − y_k‖ − δ/L2))²
+        after N1 epochs:   (y, ŷ) a random pair of them;   return SGD on F + L1·(…)² + σ̃‖x − ŷ‖²
+
+    Allen-Zhu (2017), Algorithm 3; spec 3.1 to 3.3. Õ(ε^{-3.25}) at δ = ε^{1/4}, the paper's curvature δ being our
+    `gamma`. Oja's products are of Hessians, counted apart from gradients.
+
+    Letters: α = `step_size`, σ̃ = `sigma`, p = `sub_epochs`, B = `anchor_size`, m = `steps`, N1 = `first_order_steps`.
+
+    Departures of the practical setting: Oja is asked only where ‖∇F(y_k)‖ ≤ ε, which the anchor's gradient says for
+    nothing, and where it finds nothing the run ends there, checked, without the final SGD; an epoch that raised F on
+    the anchor's samples is undone, and L1 doubled; without L2 there is a line search and no penalty.
+
+    Cost: B + 2bmp component gradients an epoch, and B values to see whether it helped; b products of components for
+    each of Oja's steps, and at most 1024 to judge each of its rounds.
+    """
+    settings = theory_settings(run, options) if options.theory else practical_settings(run, options)
+    run.gamma, n = settings.gamma, run.num_samples
+    gamma, L1, alpha = settings.gamma, settings.smoothness, settings.step_size
+    L2 = settings.hessian_lipschitz
+    radius = math.inf if L2 is None else gamma / L2
+    y, epochs, watch, pairs = run.x, 0, shared.Watch(run), []
+    seen: Look | None = None
+    while True:
+        if seen is None:
+            seen = shared.measured_look(run, y, options.eps, settings.anchor_size)
+            watch.seen(y, seen.value)
+            run.checked(y, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))
+        small = seen.passes(options.eps)
+        if small or settings.oja_always:
+            # L1 as it is here: the one that backtracking arrived at may be far above it, and Oja's steps are L1/γ many.
+            found = oja(run, options, y, gamma, L1 if options.theory else shared.smoothness(run, options, y))
+            run.curvature = found.lowest
+            run.record("extraction", value=seen.value, curvature=found.lowest, note=found.status.name)
+            if found.vector is not None:
+                y, seen = _escaped(run, seen, y, found, radius), None
+                continue
+            if small and settings.first_order_steps is None:
+                raise RunEnded(Ending.SECOND_ORDER_POINT)
+        B = seen.samples
+        b = math.ceil(0.2 * B ** (2.0 / 3.0)) if settings.batch_size is None else settings.batch_size
+        m = settings.steps or max(SHORTEST_SUB_EPOCH, math.ceil(B / (settings.sub_epochs * b)))
+        epoch = Natasha15Settings(
+            step_size=alpha,
+            sigma=settings.sigma,
+            sub_epochs=settings.sub_epochs,
+            steps=m,
+            batch_size=b if n is None else min(b, n),
+            centre=settings.centre,
+        )
+
+        def penalty(x: Tensor, centre: Tensor = y, L1: float = L1) -> Tensor | None:
+            return penalty_gradient(x, centre, radius, L1)
+
+        y_next, centres = natasha15_epoch(
+            run.objective, y, seen.gradient, epoch, run.generator, penalty=None if L2 is None else penalty
+        )
+        epochs += 1
+        pairs.append((y, centres[_below(len(centres), run)]))
+        if not options.theory and not seen.value_at(y_next) <= seen.value + watch.rounding(y.dtype):
+            L1, alpha = 2.0 * L1, alpha / 2.0
+            if alpha < 1e-12 * settings.step_size:
+                raise RunEnded(Ending.DIVERGED)
+            continue
+        y, seen = y_next, None
+        if settings.first_order_steps is not None and epochs >= settings.first_order_steps:
+            _return_output(run, pairs[_below(len(pairs), run)], settings, radius, B)
+
+
+def _escaped(run: Run, seen: Look, y: Tensor, found: Candidate, radius: float) -> Tensor:
+    """The step along negative curvature."""
+    v = found.vector
+    assert v is not None
+    if math.isinf(radius):
+        moved = shared.line_search(seen.value_at, y, v, seen.value, shared.first_length(y))
+        if moved is None:
+            raise RunEnded(Ending.CURVATURE_UNDECIDED)
+        y_next = moved[0]
+    else:
+        y_next = escape.at_random(y, v, radius, run.generator)
+    run.escapes += 1
+    run.record("escape", curvature=found.lowest, note=f"length {vectors.norm(y_next - y):.3g}")
+    return y_next
+
+
+def _return_output(
+    run: Run, pair: tuple[Tensor, Tensor], settings: Natasha2Settings, radius: float, steps: int
+) -> None:
+    """SGD on F + L1·(max(0, ‖x − y‖ − δ/L2))² + σ̃‖x − ŷ‖², which is strongly convex: B steps of 1/(L1 + 2σ̃(t + 1))."""
+    (y, y_hat), L1, sigma = pair, settings.smoothness, settings.sigma
+    x, watch = y_hat.clone(), shared.Watch(run)
+    for t in range(steps):
+        value, g = shared.batch(run, settings.batch_size or 1).value_and_grad(x)
+        watch.seen(x, float(value))
+        step = torch.add(g, x - y_hat, alpha=2.0 * sigma)
+        extra = penalty_gradient(x, y, radius, L1)
+        if extra is not None:
+            step.add_(extra)
+        x = torch.sub(x, step, alpha=1.0 / (L1 + 2.0 * sigma * (t + 1)))
+    shared.final_look(run, x, settings.anchor_size or steps)
+    raise RunEnded(Ending.OUTPUT)
+
+
+def _below(count: int, run: Run) -> int:
+    return int(torch.randint(count, (), generator=run.generator, device=run.generator.device))

@@ -1,0 +1,143 @@
+"""Noisy SGD: a little noise in every step, whatever the point looks like."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from unsaddle import checks, vectors
+from unsaddle.baselines import shared
+from unsaddle.options import Options, settings_from
+from unsaddle.run import Ending, Run, RunEnded
+
+SMALLEST_BATCH = 16
+"""Samples a step where V asks for less: at a saddle where all components' gradients vanish it is zero."""
+
+STEP_SHARE = 0.25
+"""ηL1 in the practical setting, for an L1 that is measured where the run is and not where it goes."""
+
+SADDLES = 10.0
+"""The practical number of steps is enough to leave so many saddles of curvature −γ one after another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisySgdSettings:
+    """Constants of noisy SGD."""
+
+    step_size: float
+    """η."""
+    noise: float
+    """‖n‖, of the noise that is added to each gradient; 1 in the paper."""
+    batch_size: int
+    """Samples a step; 1 in the paper."""
+    num_steps: int
+    """T."""
+    smoothness: float | None = None
+    """L1; measured if not given."""
+    measure_again: bool = True
+    """Whether what was measured at x0 is measured again on the way: V and b every 50 steps, L1 at 64, 128, … steps."""
+
+    def __post_init__(self) -> None:
+        checks.positive(self.step_size, "step_size", "leave it out to have it chosen from a measured L1")
+        checks.not_negative(self.noise, "noise", "0 gives plain SGD")
+        checks.count(self.batch_size, "batch_size")
+        checks.count(self.num_steps, "num_steps")
+
+
+def theory_settings(options: Options) -> NoisySgdSettings:
+    """η = min(ε², 1/L1), T = ⌈log(1/δ)/η²⌉, b = 1, ‖n‖ = 1: the orders of the theorem, all of its constants 1.
+
+    The theorem hides a polynomial in d in both; as it does not say which, it is left out.
+    """
+    (L1,) = shared.needed(options, "smoothness")
+    eta = min(options.eps**2, 1.0 / L1)
+    steps = math.ceil(math.log(1.0 / options.delta) / eta**2)
+    defaults = {"step_size": eta, "noise": 1.0, "batch_size": 1, "num_steps": steps, "measure_again": False}
+    return settings_from(NoisySgdSettings, shared.given(options), **defaults)
+
+
+def practical_settings(run: Run, options: Options) -> NoisySgdSettings:
+    """η = 1/(4L1), ‖n‖ = ε/2, b = 2V/max(ε², ĝ²/4), T = 10·ln(√d/(η‖n‖))/(ηγ).
+
+    Around a minimum the gradient noise s² = ‖n‖² + V/b leaves a gradient of E‖∇F‖² ≤ s²ηL1/(2 − ηL1) behind: a third of
+    ε. From an exact saddle, noise of ‖n‖/√d along a direction of curvature −γ grows to length one in
+    ln(√d/(η‖n‖))/(ηγ) steps. Only what is not given is measured.
+    """
+    known = shared.given(options)
+    placeholders = {"step_size": 1.0, "noise": 1.0, "batch_size": 1, "num_steps": 1}
+    settings_from(NoisySgdSettings, known, **placeholders)  # Refuses what cannot be before anything is spent.
+    defaults: dict[str, float | int] = {"noise": options.eps / 2.0}
+    if "step_size" not in known or "num_steps" not in known:
+        L1 = shared.smoothness(run, options)
+        eta = float(known.get("step_size", STEP_SHARE / L1))
+        noise = float(known.get("noise", 0.0)) or options.eps / 2.0
+        growth = max(1.0, math.log(math.sqrt(run.x.numel()) / (eta * noise)))
+        steps = math.ceil(SADDLES * growth / (eta * shared.curvature_sought(options, L1)))
+        defaults |= {"step_size": eta, "num_steps": steps}
+    if "batch_size" not in known:
+        defaults["batch_size"] = _batch_size(run, run.x, options, 4 * SMALLEST_BATCH)
+    return settings_from(NoisySgdSettings, known, **defaults)
+
+
+def _batch_size(run: Run, x: torch.Tensor, options: Options, look_size: int) -> int:
+    seen = shared.variance_look(run, x, look_size)
+    if not seen.is_finite:
+        raise RunEnded(Ending.DIVERGED if run.ledger.gradients > 100 else Ending.NOT_FINITE)
+    return shared.batch_for(seen, eps=options.eps, share=2.0, at_least=SMALLEST_BATCH, num_samples=run.num_samples)
+
+
+class Drift:
+    """η and b of a run whose constants drift: what the caller did not give is measured again on the way.
+
+    Shared with SGLD, which differs in the noise only.
+    """
+
+    def __init__(self, run: Run, options: Options, step_size: float, batch_size: int, measure_again: bool) -> None:
+        self.step_size, self.batch_size = step_size, batch_size
+        self._run, self._options = run, options
+        known = shared.given(options)
+        self._measure_step = measure_again and "step_size" not in known and "smoothness" not in known
+        self._measure_batch = measure_again and "batch_size" not in known and run.num_samples != 1
+        self._next_step = 64
+
+    def follow(self, t: int, x: torch.Tensor) -> None:
+        """Before step t, at x."""
+        if self._measure_batch and t > 0 and t % shared.REPORT_EVERY == 0:
+            self.batch_size = _batch_size(self._run, x, self._options, max(4 * SMALLEST_BATCH, self.batch_size))
+        if self._measure_step and t == self._next_step:
+            self._next_step *= 2
+            L1 = shared.smoothness(self._run, self._options, x)
+            self.step_size = min(self.step_size, STEP_SHARE / L1)
+
+
+def minimise(run: Run, options: Options) -> None:
+    """Find a local minimum of a function whose saddles are strict, by noise alone.
+
+        x ← x − η(∇f(x; ξ) + n),   n uniform on the unit sphere,   at every step
+
+    Ge, Huang, Jin, Yuan (2015), Algorithm 1; spec 2.1. The last iterate is the output; nothing is ever checked, so the
+    run ends with `OUTPUT`, and the gradient that it reports is from one look at the end.
+
+    Letters: η = `step_size`, ‖n‖ = `noise`, T = `num_steps`.
+
+    Departures: the noise has a norm of its own, as with the unit sphere the gradient could not fall below √(ηL1)
+    whatever ε is. In the practical setting η, b and T come from measured L1 and V, and η and b are measured again on
+    the way (`measure_again`), as L1 at x0 is not L1 later.
+
+    Cost: b component gradients a step; 2 to 10 % more for measuring.
+    """
+    settings = theory_settings(options) if options.theory else practical_settings(run, options)
+    drift = Drift(run, options, settings.step_size, settings.batch_size, settings.measure_again and not options.theory)
+    watch, x = shared.Watch(run), run.x
+    for t in range(settings.num_steps):
+        drift.follow(t, x)
+        value, g = shared.batch(run, drift.batch_size).value_and_grad(x)
+        watch.seen(x, float(value))
+        n = vectors.random_direction(x, run.generator).mul_(settings.noise)
+        x = torch.sub(x, n.add_(g), alpha=drift.step_size)
+        if (t + 1) % shared.REPORT_EVERY == 0:
+            run.record("epoch", value=float(value))
+    shared.final_look(run, x, 4 * drift.batch_size)
+    raise RunEnded(Ending.OUTPUT)

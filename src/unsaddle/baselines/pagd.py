@@ -1,0 +1,241 @@
+"""Perturbed accelerated gradient descent, with negative curvature exploitation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks, vectors
+from unsaddle.baselines import shared
+from unsaddle.baselines.pgd import REACH
+from unsaddle.constants.start import unlucky_component
+from unsaddle.objective import SampledFunction
+from unsaddle.options import Options, settings_from
+from unsaddle.run import Ending, Run, RunEnded
+
+
+@dataclass(frozen=True, kw_only=True)
+class PagdSettings:
+    """Constants of perturbed accelerated gradient descent."""
+
+    step_size: float
+    """η."""
+    momentum_loss: float
+    """θ: y = x + (1 − θ)v."""
+    nonconvexity: float
+    """γ of the paper, θ²/η: a function less convex than this between x and y triggers exploitation."""
+    exploitation_radius: float
+    """s."""
+    noise_radius: float
+    """r."""
+    gradient_threshold: float
+    """ε: perturb where the gradient is no larger."""
+    wait: int
+    """𝒯: steps between perturbations, after which one must have helped."""
+    decrease: float
+    """𝓔: by which the Hamiltonian must have fallen by then."""
+    gamma: float
+    """What the answer claims about the curvature."""
+    backtracking: bool = True
+    """Halve η, and start again without momentum, where the Hamiltonian rises without the function being non-convex."""
+    smoothness: float | None = None
+    """L1; measured if not given."""
+    hessian_lipschitz: float | None = None
+    """L2, for `theory`."""
+    initial_gap: float | None = None
+    """Δ = F(x0) − min F, for `theory`."""
+    constant: float = 1.0
+    """c, for `theory`: an unnamed absolute constant."""
+
+    def __post_init__(self) -> None:
+        for name in ("step_size", "nonconvexity", "exploitation_radius", "noise_radius", "gradient_threshold"):
+            checks.positive(getattr(self, name), name, "leave it out to have it chosen")
+        for name in ("decrease", "gamma", "constant"):
+            checks.positive(getattr(self, name), name, "leave it out to have it chosen")
+        if not 0.0 < self.momentum_loss <= 1.0:
+            raise ValueError(f"momentum_loss must be in (0, 1], got {self.momentum_loss!r}; 1 is gradient descent")
+        checks.count(self.wait, "wait")
+
+
+PLACEHOLDERS = {
+    "step_size": 1.0,
+    "momentum_loss": 1.0,
+    "nonconvexity": 1.0,
+    "exploitation_radius": 1.0,
+    "noise_radius": 1.0,
+    "gradient_threshold": 1.0,
+    "wait": 1,
+    "decrease": 1.0,
+    "gamma": 1.0,
+}
+
+
+def theory_settings(run: Run, options: Options) -> PagdSettings:
+    """κ = L1/√(L2ε), η = 1/(4L1), θ = 1/(4√κ), γ = θ²/η, s = γ/(4L2), χ = max(1, log(dL1Δ/(L2εδ))), 𝒯 = √κ·χc,
+    r = ηεχ⁻⁵c⁻⁸, 𝓔 = √(ε³/L2)·χ⁻⁵c⁻⁷. Eq. (3) of the paper.
+    """
+    L1, L2, gap = shared.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
+    eps, known = options.eps, shared.given(options)
+    c = checks.positive(known.get("constant", 1.0), "constant")
+    kappa, eta = L1 / math.sqrt(L2 * eps), 0.25 / L1
+    theta = 0.25 / math.sqrt(kappa)
+    chi = max(1.0, math.log(run.x.numel() * L1 * gap / (L2 * eps * options.delta)))
+    return settings_from(
+        PagdSettings,
+        known,
+        step_size=eta,
+        momentum_loss=theta,
+        nonconvexity=theta**2 / eta,
+        exploitation_radius=theta**2 / eta / (4.0 * L2),
+        noise_radius=eta * eps / (chi**5 * c**8),
+        gradient_threshold=eps,
+        wait=math.ceil(math.sqrt(kappa) * chi * c),
+        decrease=math.sqrt(eps**3 / L2) / (chi**5 * c**7),
+        gamma=math.sqrt(L2 * eps),
+        backtracking=False,
+    )
+
+
+def growth(*, step_size: float, momentum_loss: float, gamma: float) -> float:
+    """μ: by which x grows a step along a direction of curvature −γ.
+
+    The larger root of μ² − (2 − θ)(1 + ηγ)μ + (1 − θ)(1 + ηγ) = 0, from x₊ = (1 + ηγ)(x + (1 − θ)(x − x₋)).
+
+    >>> round(growth(step_size=0.25, momentum_loss=0.025, gamma=0.01), 4)  # gradient descent: 1.0025
+    1.04
+    """
+    a, b = (2.0 - momentum_loss) * (1.0 + step_size * gamma), (1.0 - momentum_loss) * (1.0 + step_size * gamma)
+    return 0.5 * (a + math.sqrt(a * a - 4.0 * b))
+
+
+def practical_settings(run: Run, options: Options, value0: float) -> PagdSettings:
+    """√(L2ε) = γ throughout: κ = L1/γ, η = 1/(4L1), θ = 1/(4√κ); s = U, r = U/10, 𝓔 = γU²/4, 𝒯 = ⌈log(U/(r√τ))/log μ⌉.
+
+    U = 1e-2·max(1, ‖x0‖) and τ as in `pgd`; μ is `growth`.
+    """
+    known = shared.given(options)
+    L1 = shared.smoothness(run, options)
+    gamma = float(known.get("gamma", shared.curvature_sought(options, L1)))
+    eta = float(known.get("step_size", 0.25 / L1))
+    theta = float(known.get("momentum_loss", min(1.0, 0.25 * math.sqrt(gamma / L1))))
+    rounding = torch.finfo(run.x.dtype).eps * max(1.0, abs(value0))
+    U = max(REACH * max(1.0, vectors.norm(run.x)), math.sqrt(100.0 * rounding / gamma))
+    r = float(known.get("noise_radius", U / 10.0))
+    tau = unlucky_component(dimension=run.x.numel(), delta=options.delta)
+    mu = growth(step_size=eta, momentum_loss=theta, gamma=gamma)
+    return settings_from(
+        PagdSettings,
+        known,
+        step_size=eta,
+        momentum_loss=theta,
+        nonconvexity=theta**2 / eta,
+        exploitation_radius=U,
+        noise_radius=r,
+        gradient_threshold=options.eps,
+        wait=math.ceil(math.log(max(math.e, U / (r * math.sqrt(tau)))) / math.log(mu)),
+        decrease=gamma * U**2 / 4.0,
+        gamma=gamma,
+    )
+
+
+def exploit(value: Callable[[Tensor], float], x: Tensor, value_x: float, v: Tensor, radius: float) -> Tensor:
+    """NCE(x, v, s): where x goes when the function between x and y is not convex; the momentum is dropped after it.
+
+    x itself if ‖v‖ ≥ s, since then the Hamiltonian loses ‖v‖²/(2η) at once; else the lowest of x ± s·v/‖v‖. Departure:
+    x itself also competes, since s does not come from a known L2; nothing is done for v = 0. Two values, or none.
+    """
+    length = vectors.norm(v)
+    if length >= radius or length == 0.0:
+        return x
+    trials = [torch.add(x, v, alpha=s * radius / length) for s in (1.0, -1.0)]
+    values = [value(trial) for trial in trials]
+    best = min(values)
+    return trials[values.index(best)] if best < value_x else x
+
+
+def minimise(run: Run, options: Options) -> None:
+    """Find a second-order stationary point of F with accelerated full gradients.
+
+        if ‖∇F(x)‖ ≤ ε and there was no perturbation in the last 𝒯 steps:  x ← x + ξ,  ξ uniform in the ball of radius r
+        y = x + (1 − θ)v;   x′ = y − η∇F(y);   v′ = x′ − x
+        if F(x) ≤ F(y) + ∇F(y)·(x − y) − (γ/2)‖x − y‖²:   (x′, v′) = NCE(x, v, s)
+
+    Jin, Netrapalli, Jordan (2017), Algorithms 1 and 2; spec 2.4. Õ(ε^{-7/4}) gradients. The Hamiltonian
+    F(x) + ‖v‖²/(2η) never rises; where it fell by less than 𝓔 in the 𝒯 steps after a perturbation, the point before it
+    is returned.
+
+    Letters: η = `step_size`, θ = `momentum_loss`, γ = `nonconvexity`, s = `exploitation_radius`, r = `noise_radius`,
+    𝒯 = `wait`, 𝓔 = `decrease`, c = `constant`.
+
+    NCE is given x and v of before the step, and is not asked where v = 0 (there the test reads 0 ≤ 0). Departures:
+    constants as in `practical_settings`; η is halved where the Hamiltonian rises though the test was negative, which
+    means η > 1/(2L1). `escapes` counts exploitations that moved, and perturbations that helped.
+
+    Cost: the gradient at y and the value at x, a step; where the last perturbation is long enough ago, the gradient at
+    x in the place of its value. Two values an exploitation.
+    """
+    f = shared.everything(run)
+    if not options.theory:
+        settings_from(PagdSettings, shared.given(options), **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
+    x, watch = run.x, shared.Watch(run)
+    value_x, norm_x = _value_and_norm(f, x)
+    watch.seen(x, value_x)
+    settings = theory_settings(run, options) if options.theory else practical_settings(run, options, value_x)
+    run.gamma = settings.gamma
+    eta, theta, gamma, wait = settings.step_size, settings.momentum_loss, settings.nonconvexity, settings.wait
+    v = torch.zeros_like(x)
+    before, energy_before, since, t = (x, value_x, math.inf), math.inf, math.inf, 0
+    while True:
+        if since >= wait and norm_x <= settings.gradient_threshold:
+            run.checked(x, value=value_x, gradient_norm=norm_x, gradient_error=0.0, note="perturbed")
+            before, energy_before, since = (x, value_x, norm_x), _hamiltonian(value_x, v, eta), 0
+            x = x + vectors.random_in_ball(x, settings.noise_radius, run.generator)
+            value_x = float(f.value(x))
+        y = torch.add(x, v, alpha=1.0 - theta)
+        value_y, grad_y = f.value_and_grad(y)
+        back = x - y
+        slope, squared = vectors.dots((grad_y, back), (back, back))
+        stepped = torch.sub(y, grad_y, alpha=eta)
+        if squared > 0.0 and value_x <= float(value_y) + slope - 0.5 * gamma * squared:
+            x_next = exploit(lambda z: float(f.value(z)), x, value_x, v, settings.exploitation_radius)
+            v_next = torch.zeros_like(v)
+            if x_next is not x:
+                run.escapes += 1
+                run.record("escape", value=value_x, note="negative curvature exploited along the momentum")
+        else:
+            x_next, v_next = stepped, stepped - x
+        if since + 1 >= wait:  # The next step asks how large the gradient is.
+            value_next, norm_next = _value_and_norm(f, x_next)
+        else:
+            value_next, norm_next = float(f.value(x_next)), math.inf
+        if settings.backtracking and _rises(value_next, v_next, value_x, v, eta, watch.rounding(x.dtype)):
+            eta, theta, wait, v = eta / 2.0, theta / math.sqrt(2.0), math.ceil(math.sqrt(2.0) * wait), v.zero_()
+            continue
+        watch.seen(x_next, value_next)
+        x, v, value_x, norm_x = x_next, v_next, value_next, norm_next
+        since, t = since + 1, t + 1
+        if since == wait and math.isfinite(energy_before):
+            if energy_before - _hamiltonian(value_x, v, eta) < settings.decrease:
+                run.checked(before[0], value=before[1], gradient_norm=before[2], gradient_error=0.0)
+                raise RunEnded(Ending.SECOND_ORDER_POINT)
+            run.escapes += 1
+            run.record("escape", value=value_x, note=f"a perturbation lowered the Hamiltonian within {wait} steps")
+        if t % shared.REPORT_EVERY == 0:
+            run.record("epoch", value=value_x)
+
+
+def _value_and_norm(f: SampledFunction, x: Tensor) -> tuple[float, float]:
+    value, grad = f.value_and_grad(x)
+    return float(value), vectors.norm(grad)
+
+
+def _hamiltonian(value: float, v: Tensor, eta: float) -> float:
+    return value + vectors.norm(v) ** 2 / (2.0 * eta)
+
+
+def _rises(value: float, v: Tensor, value_before: float, v_before: Tensor, eta: float, rounding: float) -> bool:
+    return _hamiltonian(value, v, eta) > _hamiltonian(value_before, v_before, eta) + rounding

@@ -1,0 +1,202 @@
+"""Stochastic negative curvature and gradient descent: at every point the better of the two steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks, escape, vectors
+from unsaddle.baselines import shared
+from unsaddle.constants import theory
+from unsaddle.first_order.look import Look
+from unsaddle.options import Options, settings_from
+from unsaddle.run import Ending, Run, RunEnded
+
+HESSIAN_BATCH = 1024
+"""|S2| to begin with in the practical setting; it grows fourfold while what it sees may be noise."""
+
+LARGEST_HESSIAN_BATCH = 1 << 18
+"""Where samples never run out, a curvature that so many do not settle is called undecided."""
+
+CURVATURE_EVERY = 10
+"""Steps between two looks at the curvature in the practical setting, where the gradient is large."""
+
+CERTAIN = 3.6
+"""Standard errors that a curvature must be clear of γ/2 by, before nothing is said to be below −γ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SncgSettings:
+    """Constants of SNCG."""
+
+    gradient_batch: int | None = None
+    """|S1|; None for as many as V, ε and the gradient at hand ask for, measured at every step."""
+    hessian_batch: int
+    """|S2|."""
+    curvature_every: int
+    """Steps between two looks at the curvature where ‖g‖ > ε; 1 in the paper."""
+    verify: bool = True
+    """Whether the curvature along v is measured again on fresh samples, and |S2| grown where they do not agree."""
+    backtracking: bool = True
+    """Double L1 where a gradient step raises F_S1."""
+    gamma: float
+    """γ."""
+    smoothness: float
+    """L1; measured if not given."""
+    hessian_lipschitz: float | None = None
+    """L2; if not given, γ²/ε decides between the steps, and a line search on S1 how long the one along v is."""
+    variance: float | None = None
+    """V, for `theory`."""
+
+    def __post_init__(self) -> None:
+        for name in ("gamma", "smoothness"):
+            checks.positive(getattr(self, name), name, "leave it out to have it measured")
+        for name in ("hessian_lipschitz", "variance"):
+            if getattr(self, name) is not None:
+                checks.positive(getattr(self, name), name, "leave it out if it is not known")
+        for name in ("hessian_batch", "curvature_every"):
+            checks.count(getattr(self, name), name)
+        if self.gradient_batch is not None:
+            checks.count(self.gradient_batch, "gradient_batch")
+
+
+PLACEHOLDERS = {"hessian_batch": 1, "curvature_every": 1, "gamma": 1.0, "smoothness": 1.0}
+
+
+def theory_settings(run: Run, options: Options) -> SncgSettings:
+    """|S1| = 2V(1 + 8·log(1/δ))/(ε/2)², |S2| = 16L1²·log(2d/δ)/(γ/4)², γ = √(L2ε): gradient and Hessian to a fraction
+    of what is decided by them (Lemmas 3 and 4 of the NEON paper), v at every step.
+    """
+    L1, L2, V = shared.needed(options, "smoothness", "hessian_lipschitz", "variance")
+    gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
+    return settings_from(
+        SncgSettings,
+        shared.given(options),
+        gradient_batch=theory.gradient_sample_size(
+            eps=options.eps / 2.0, sub_gaussian=math.sqrt(V), delta=options.delta
+        ),
+        hessian_batch=theory.hessian_sample_size(
+            eps=gamma / 4.0, smoothness=L1, dimension=run.x.numel(), delta=options.delta
+        ),
+        curvature_every=1,
+        verify=False,
+        backtracking=False,
+        gamma=gamma,
+    )
+
+
+def practical_settings(run: Run, options: Options) -> SncgSettings:
+    """|S1| = 4V/max(ε², ĝ²/4), |S2| = 1024 to begin with, v every ten steps and wherever ‖g‖ ≤ ε."""
+    known = shared.given(options)
+    settings_from(SncgSettings, known, **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
+    L1 = shared.smoothness(run, options)
+    return settings_from(
+        SncgSettings,
+        known,
+        hessian_batch=HESSIAN_BATCH,
+        curvature_every=CURVATURE_EVERY,
+        gamma=shared.curvature_sought(options, L1),
+        smoothness=L1,
+    )
+
+
+def prefers_curvature(curvature: float, norm: float, *, smoothness: float, hessian_lipschitz: float) -> bool:
+    """2(−vᵀHv)₊³/(3L2²) > ‖g‖²/(2L1): whether the step along v is sure of more than the step along −g.
+
+    >>> prefers_curvature(-1.0, 1.0, smoothness=1.0, hessian_lipschitz=1.0)
+    True
+    """
+    return 2.0 * max(0.0, -curvature) ** 3 / (3.0 * hessian_lipschitz**2) > norm**2 / (2.0 * smoothness)
+
+
+def minimise(run: Run, options: Options) -> None:
+    """Find a second-order stationary point: at every step, whichever of gradient and negative curvature gains more.
+
+        g = ∇F_S1(x);   v with vᵀHv ≤ λ_min(H) + γ/2,  H = ∇²F_S2(x),  by Lanczos
+        ‖g‖ ≤ ε and vᵀHv > −γ/2:   return x
+        2(−vᵀHv)₊³/(3L2²) > ‖g‖²/(2L1):   x ← x − (2|vᵀHv|/L2)·sign(vᵀg)·v
+        else:   x ← x − g/L1
+
+    Liu and Yang (2017), NCG-S; spec 4.3. The accuracy of Lanczos follows the gradient, as in their AdaNCD: a curvature
+    that could not win against g need not be found, so it is max(γ, q)/2 with q the least −vᵀHv that would win.
+
+    Letters: S1 = `gradient_batch`, S2 = `hessian_batch`, L1 = `smoothness`, L2 = `hessian_lipschitz`.
+
+    Departures of the practical setting: v is looked for every `curvature_every` steps and where ‖g‖ ≤ ε, and measured
+    again on fresh samples; batches are sized by what was measured; L1 is doubled where F_S1 rises; L2, if not given, is
+    taken to be γ²/ε where steps are compared, and not at all where they are made: there is a line search.
+
+    Cost: |S1| component gradients a step, as many values for backtracking; |S2| products of components for each step
+    of Lanczos, and |S2| to measure v again; |S1| values for each trial of the line search.
+    """
+    settings = theory_settings(run, options) if options.theory else practical_settings(run, options)
+    run.gamma, eps = settings.gamma, options.eps
+    L1 = settings.smoothness
+    L2 = settings.gamma**2 / eps if settings.hessian_lipschitz is None else settings.hessian_lipschitz
+    watch, since, size = shared.Watch(run), settings.curvature_every, settings.gradient_batch
+    curvature = _Curvature(run, options, settings)
+    x = run.x
+    while True:
+        seen = shared.measured_look(run, x, eps, size)
+        watch.seen(x, seen.value)
+        run.checked(x, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))
+        small = seen.norm <= eps if options.theory else seen.passes(eps)
+        if small or since >= settings.curvature_every:
+            since = 0
+            least = (0.75 * L2**2 * seen.norm**2 / L1) ** (1.0 / 3.0)
+            q, v, decided = curvature.lowest(x, seen, L1, settings.gamma if small else max(settings.gamma, least))
+            if small and q > -settings.gamma / 2.0:
+                raise RunEnded(Ending.SECOND_ORDER_POINT if decided else Ending.CURVATURE_UNDECIDED)
+            if q <= -settings.gamma / 2.0 and (
+                small or prefers_curvature(q, seen.norm, smoothness=L1, hessian_lipschitz=L2)
+            ):
+                if settings.hessian_lipschitz is not None:
+                    moved: Tensor | None = escape.against_gradient(x, v, seen.gradient, -2.0 * q / L2)
+                else:
+                    found = shared.line_search(seen.value_at, x, v, seen.value, shared.first_length(x))
+                    moved = None if found is None else found[0]
+                if moved is not None:
+                    run.escapes += 1
+                    run.record("escape", curvature=q, note=f"length {vectors.norm(moved - x):.3g}")
+                    x = moved
+                    continue
+                if small:
+                    raise RunEnded(Ending.CURVATURE_UNDECIDED)
+        since += 1
+        x_next = torch.sub(x, seen.gradient, alpha=1.0 / L1)
+        while settings.backtracking and seen.value_at(x_next) > seen.value + watch.rounding(x.dtype):
+            L1 *= 2.0
+            x_next = torch.sub(x, seen.gradient, alpha=1.0 / L1)
+        x = x_next
+
+
+class _Curvature:
+    """The lowest curvature on S2, with S2 grown until it says something about F."""
+
+    def __init__(self, run: Run, options: Options, settings: SncgSettings) -> None:
+        self._run, self._options, self._settings = run, options, settings
+        self._size = settings.hessian_batch
+
+    def lowest(self, x: Tensor, seen: Look, smoothness: float, gamma: float) -> tuple[float, Tensor, bool]:
+        """vᵀHv, v, and whether "nothing below −γ" may be concluded from it."""
+        run, n = self._run, self._run.num_samples
+        while True:
+            f = shared.batch(run, self._size, hessian=True)
+            q, v = shared.lowest_curvature(
+                f, x, smoothness=smoothness, accuracy=gamma / 2.0, delta=self._options.delta, generator=run.generator
+            )
+            exact = n is not None and f.size == n
+            fresh, error = (q, 0.0) if exact or not self._settings.verify else shared.fresh_curvature(run, x, v, f.size)
+            run.curvature, run.curvature_error = fresh, CERTAIN * error
+            run.record(
+                "extraction", value=seen.value, gradient_norm=seen.norm, curvature=fresh, note=f"{f.size} samples"
+            )
+            found, nothing = fresh <= -gamma / 2.0, q > -gamma / 2.0 and CERTAIN * error <= gamma / 2.0
+            if found or nothing:
+                return fresh, v, True
+            if self._size >= (LARGEST_HESSIAN_BATCH if n is None else n):
+                return fresh, v, False
+            self._size *= 4

@@ -1,0 +1,193 @@
+"""SVRG and Hessian descent in turn, for finite sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks, escape, vectors
+from unsaddle.baselines import shared
+from unsaddle.first_order.look import look
+from unsaddle.options import Options, settings_from
+from unsaddle.run import Ending, Run, RunEnded
+
+SHORTEST_EPOCH = 10
+"""Steps an epoch at least, in the practical setting: with n = 1 the paper's n/b would be one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SvrgHessianSettings:
+    """Constants of SVRG-Hessian."""
+
+    step_size: float
+    """η."""
+    batch_size: int
+    """b."""
+    steps: int
+    """m, of an epoch."""
+    epochs: int
+    """Epochs of SVRG between two visits of Hessian descent; the practical setting visits where ‖∇F‖ ≤ ε."""
+    rounds: int | None = None
+    """T: how often both are taken in turn; None for until Hessian descent finds nothing."""
+    random_share: float = 0.0
+    """q: how probable it is that a random inner iterate goes on to Hessian descent, not the last; 1/2 in `theory`."""
+    gamma: float
+    """γ."""
+    smoothness: float
+    """L1; measured if not given."""
+    hessian_lipschitz: float | None = None
+    """L2: the step along negative curvature is |q|/L2; without it, a line search on F."""
+    initial_gap: float | None = None
+    """Δ = F(x0) − min F, for `theory`."""
+
+    def __post_init__(self) -> None:
+        for name in ("step_size", "gamma", "smoothness"):
+            checks.positive(getattr(self, name), name, "leave it out to have it chosen")
+        for name in ("batch_size", "steps", "epochs"):
+            checks.count(getattr(self, name), name)
+        if self.rounds is not None:
+            checks.count(self.rounds, "rounds")
+        if not 0.0 <= self.random_share <= 1.0:
+            raise ValueError(f"random_share must be in [0, 1], got {self.random_share!r}; it is a probability")
+        if self.hessian_lipschitz is not None:
+            checks.positive(self.hessian_lipschitz, "hessian_lipschitz", "leave it out if it is not known")
+
+
+PLACEHOLDERS = {"step_size": 1.0, "batch_size": 1, "steps": 1, "epochs": 1, "gamma": 1.0, "smoothness": 1.0}
+
+
+def theory_settings(n: int, options: Options) -> SvrgHessianSettings:
+    """μ = 1/4, η = μb/(L1n^{2/3}), m = ⌊n/(3bμ)⌋, b = 1; epochs until E‖∇F‖² ≤ ε², L1·n^{2/3}Δ/(ε²m); γ = √(L2ε).
+
+    T = ⌈Δ·12L2²/γ³⌉ + 1 rounds, what Δ allows when each lowers F by γ³/(12L2²). All Θ-constants 1.
+    """
+    L1, L2, gap = shared.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
+    known = shared.given(options)
+    mu, b = 0.25, checks.count(known.get("batch_size", 1), "batch_size")
+    m = max(1, math.floor(n / (3.0 * b * mu)))
+    gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
+    return settings_from(
+        SvrgHessianSettings,
+        known,
+        step_size=mu * b / (L1 * n ** (2.0 / 3.0)),
+        batch_size=b,
+        steps=m,
+        epochs=max(1, math.ceil(L1 * n ** (2.0 / 3.0) * gap / (options.eps**2 * m))),
+        rounds=math.ceil(12.0 * L2**2 * gap / gamma**3) + 1,
+        random_share=0.5,
+        gamma=gamma,
+    )
+
+
+def practical_settings(n: int, run: Run, options: Options) -> SvrgHessianSettings:
+    """b = ⌈n^{2/3}/5⌉, η = 1/(2L1), m = max(10, ⌈n/b⌉): the recipe of the first-order methods here."""
+    known = shared.given(options)
+    settings_from(SvrgHessianSettings, known, **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
+    L1 = shared.smoothness(run, options)
+    b = int(known.get("batch_size", math.ceil(0.2 * n ** (2.0 / 3.0))))
+    return settings_from(
+        SvrgHessianSettings,
+        known,
+        step_size=0.5 / L1,
+        batch_size=b,
+        steps=max(SHORTEST_EPOCH, math.ceil(n / b)),
+        epochs=1,
+        gamma=shared.curvature_sought(options, L1),
+        smoothness=L1,
+    )
+
+
+def svrg_epoch(
+    run: Run, x: Tensor, g: Tensor, *, step_size: float, batch_size: int, steps: int
+) -> tuple[Tensor, Tensor]:
+    """(y, z): a random one of x_0 … x_{m−1}, and x_m. x ← x − η(∇F_b(x) − ∇F_b(x̃) + g); 2bm component gradients."""
+    anchor, x = x, x.clone()
+    chosen, y = int(torch.randint(steps, (), generator=run.generator)), x
+    for t in range(steps):
+        if t == chosen:
+            y = x.clone()
+        f = shared.batch(run, batch_size)
+        # The function may answer both calls in the same memory, so the first answer is used before the second call.
+        step = torch.sub(g, f.grad(anchor))
+        x.sub_(step.add_(f.grad(x)), alpha=step_size)
+    return y, x
+
+
+def minimise(run: Run, options: Options) -> None:
+    """Find a second-order stationary point of a finite sum: SVRG for the gradient, Lanczos for the curvature.
+
+        for t = 1 … T:   (y, z) = SVRG(x);   u = y with probability q, else z
+            v with vᵀHv ≤ λ_min + γ/2,  H = ∇²F(u);   if vᵀHv > −γ/2: return u
+            w = u − (|vᵀHv|/L2)·sign(vᵀ∇F(u))·v;   x = the lower of w and u
+
+    Reddi, Zaheer, Sra, Poczos, Bach, Salakhutdinov, Smola (2017), Algorithm 1 with SVRG (Reddi et al. 2016) and
+    Hessian descent; spec 4.1 and 4.2. Finite sums only.
+
+    Letters: η = `step_size`, b = `batch_size`, m = `steps`, q = `random_share`, T = `rounds`.
+
+    Departures of the practical setting: the gradient ∇F(u), which is also the next epoch's anchor, says when Hessian
+    descent is due: where ‖∇F(u)‖ ≤ ε. u is the last iterate. An epoch that raised F is undone and η halved; F comes
+    with the anchor's gradient. Without L2 the length of the step comes from a line search on F.
+
+    Cost: n + 2bm component gradients an epoch; n Hessian products of components for each of Lanczos's steps; n values
+    for w, or for each trial of the line search.
+    """
+    n = run.num_samples
+    f = shared.everything(run)
+    assert n is not None
+    settings = theory_settings(n, options) if options.theory else practical_settings(n, run, options)
+    run.gamma, eta = settings.gamma, settings.step_size
+    seen = look(run.objective, run.x, None, run.generator)
+    watch, epochs, rounds = shared.Watch(run), 0, 0
+    watch.seen(seen.x, seen.value)
+    while True:
+        due = epochs >= settings.epochs if options.theory else seen.norm <= options.eps
+        if not due:
+            y, z = svrg_epoch(
+                run, seen.x, seen.gradient, step_size=eta, batch_size=settings.batch_size, steps=settings.steps
+            )
+            epochs += 1
+            last = not options.theory or epochs >= settings.epochs
+            random = last and float(torch.rand((), generator=run.generator)) < settings.random_share
+            after = look(run.objective, y if random else z, None, run.generator)
+            if not options.theory and not after.value <= seen.value + watch.rounding(z.dtype):
+                eta /= 2.0  # An L1 measured at x0 is too small here.
+                if eta < 1e-12 * settings.step_size:
+                    raise RunEnded(Ending.DIVERGED)
+                continue
+            watch.seen(after.x, after.value)
+            seen = after
+            run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
+            continue
+        run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
+        q, v = shared.lowest_curvature(
+            shared.everything(run, hessian=True),
+            seen.x,
+            smoothness=settings.smoothness,
+            accuracy=settings.gamma / 2.0,
+            delta=options.delta,
+            generator=run.generator,
+        )
+        run.curvature = q
+        run.record("extraction", value=seen.value, gradient_norm=seen.norm, curvature=q)
+        rounds, epochs = rounds + 1, 0
+        if q > -settings.gamma / 2.0:
+            raise RunEnded(Ending.SECOND_ORDER_POINT if seen.norm <= options.eps else Ending.OUTPUT)
+        if settings.hessian_lipschitz is None:
+            found = shared.line_search(lambda x: float(f.value(x)), seen.x, v, seen.value, shared.first_length(seen.x))
+        else:
+            w = escape.against_gradient(seen.x, v, seen.gradient, -q / settings.hessian_lipschitz)
+            value = float(f.value(w))
+            found = (w, value) if value < seen.value else None
+        if found is None and not options.theory:
+            raise RunEnded(Ending.CURVATURE_UNDECIDED)
+        if found is not None:
+            run.escapes += 1
+            watch.seen(*found)
+            run.record("escape", value=found[1], curvature=q, note=f"length {vectors.norm(found[0] - seen.x):.3g}")
+        if settings.rounds is not None and rounds >= settings.rounds:
+            raise RunEnded(Ending.OUTPUT)
+        seen = seen if found is None else look(run.objective, found[0], None, run.generator)
