@@ -165,7 +165,8 @@ def accuracy(
     products = until_within([q for _, q in reference.history], truth)
     print(f"{name}: λ_min by {steps} exact products in float64 {truth:.4f}; {products} products to within {WITHIN:.0%}")
     assert products is not None
-    for basis in dict.fromkeys((auto.basis_size(x, auto.free_memory(x.device)), auto.BASIS)):
+    default = auto.basis_size(x, auto.free_memory(x.device))
+    for basis in dict.fromkeys((default, auto.BASIS)):
         f_hat = DisplacedFunction(approximate.sample(), x)
         noise_seed = torch.Generator().manual_seed(seed + 1)
         near = estimates.gradient_noise(f_hat.f.grad, x, f_hat.x_norm, f_hat.grad0, noise_seed)
@@ -192,8 +193,10 @@ def accuracy(
             products=products,
             gradients=gradients,
         )
+        if basis != default:
+            continue  # For comparison.
         report.want(
-            f"{name}, basis {basis}: distance from λ_min after {EXTRA_GRADIENTS} gradients more than products",
+            f"{name}: distance from λ_min after {EXTRA_GRADIENTS} gradients more than products",
             abs(along / truth - 1.0),
             at_most=WITHIN,
         )

@@ -2,19 +2,24 @@
 
 from unsaddle.cost import Cost
 from unsaddle.curvature import Curvature, Measurement, Status, negative_curvature
+from unsaddle.methods import minimize
 from unsaddle.objectives import FiniteSum, Function, Stream, numpy_function
+from unsaddle.run import Ending, Solution
 from unsaddle.verdict import Verdict, is_minimum
 
 __all__ = [
     "Cost",
     "Curvature",
+    "Ending",
     "FiniteSum",
     "Function",
     "Measurement",
+    "Solution",
     "Status",
     "Stream",
     "Verdict",
     "is_minimum",
+    "minimize",
     "negative_curvature",
     "numpy_function",
 ]

@@ -18,7 +18,7 @@ from unsaddle.constants import theory_framework as corollaries
 from unsaddle.first_order.look import look
 from unsaddle.first_order.method import FirstOrderMethod, PlainMethod
 from unsaddle.first_order.momentum import MomentumSettings, sm
-from unsaddle.first_order.natasha15 import NatashaSettings, natasha15_epoch
+from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
 from unsaddle.first_order.scsg import scsg_epoch
 from unsaddle.first_order.variance_reduced import InnerLoop, descend
 from unsaddle.objective import Objective
@@ -152,19 +152,20 @@ def _natasha(options: Options, known: Known, n: int | None, settings: Mapping[st
     sigma = corollaries.natasha_convexity(sigma=given.sigma or _gamma(options), **scales)
     size = _at_most(corollaries.natasha_anchor_size(eps=eps, variance=known.variance), n)
     sub_epochs = corollaries.natasha_num_sub_epochs(sigma=sigma, **scales)
-    steps = corollaries.natasha_num_steps(anchor_size=n if size is None and n else size or 1, num_sub_epochs=sub_epochs)
-    chosen = NatashaSettings(
+    steps = corollaries.natasha_num_steps(anchor_size=(n or 1) if size is None else size, num_sub_epochs=sub_epochs)
+    chosen = Natasha15Settings(
         step_size=corollaries.natasha_step_size(sigma=sigma, num_steps=steps),
         sigma=sigma,
-        num_sub_epochs=sub_epochs,
-        num_steps=steps,
+        sub_epochs=sub_epochs,
+        steps=steps,
         batch_size=given.batch_size,
+        centre="random",
     )
 
     def run(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         mean = objective.sample(size, generator).grad(x).clone()
-        done = natasha15_epoch(objective, x, mean, chosen, generator)
-        return done.random, done.last
+        last, centres = natasha15_epoch(objective, x, mean, chosen, generator)
+        return centres[int(torch.randint(len(centres), (), generator=generator))], last
 
     return PlainMethod(run)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,9 +62,7 @@ class PracticalPlan:
         if self.escape_by not in ESCAPES:
             raise ValueError(f"escape must be one of {', '.join(ESCAPES)}; got {self.escape_by!r}")
         if self.escape_by != "line search" and self.hessian_lipschitz is None:
-            raise ValueError(
-                f"escape={self.escape_by!r} needs hessian_lipschitz; give it, or use escape='line search'"
-            )
+            raise ValueError(f"escape={self.escape_by!r} needs hessian_lipschitz; give it, or use escape='line search'")
 
     def begin(self, run: Run, x: Tensor, local: Local) -> None:
         n = run.num_samples
@@ -140,7 +139,7 @@ class PracticalPlan:
 
     def _weigh(self, run: Run, y: Tensor, found: Curvature, size: int | None, share: float) -> Evidence:
         """Whether that decides."""
-        known = {
+        known: dict[str, Any] = {
             "gamma": found.gamma / share,
             "radius": found.radius,
             "samples": size,
@@ -184,4 +183,3 @@ class PracticalPlan:
         self._recoveries += 1
         local.smoothness *= 8.0
         return True
-
