@@ -11,43 +11,18 @@ from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.constants import sampled
-from unsaddle.constants.estimates import (
-    LOW_PRECISION_RADIUS,
-    LOW_PRECISION_SHIFT,
-    GradientNoise,
-    gradient_noise,
-    is_low_precision,
-)
+from unsaddle.constants.estimates import GradientNoise
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.extract import RELATIVE_GAMMA, find, some_samples
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.objective import Objective, SampledFunction
+from unsaddle.objective import Objective
+from unsaddle.second_look import ROUNDINGS, STAIRCASE, coarse_noise, is_staircase, repeats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RELATIVE_EPS = 1e-3
 """ε by default: a gradient step of 1/L1 would move x by less than this share of ‖x‖ (of 1, if that is more)."""
-
-ROUNDINGS = 3.0
-"""The rounding of ∇F(x) is taken to be at most this many times σ, which is an estimate from two points."""
-
-REPEATS = 10.0
-"""Two gradients at the same point that differ by more than so many σ are those of two functions."""
-
-COARSE = 2.0
-"""A gradient that changes this many times faster at a thousandth of ‖x‖ than at the probe radius was not seen right."""
-
-ROUGH = 100.0
-"""Where the noise of a gradient at a thousandth of ‖x‖ is so many times that next to x, or where"""
-
-HALF_PRECISION = 0.5
-"""this share of its entries has the trailing zeros of half precision, a saddle has to be one farther out, too."""
-
-STAIRCASE = (
-    "Gradients farther from x contradict those at the resolution: they are computed in less than float32, or there is "
-    "structure of that width. Switch autocast off, or use float64."
-)
 
 START_DELTA = 1e-4
 """δ spent on the random start, if δ/2 is more: a verdict should not be spoiled by an unlucky start, and the steps grow
@@ -105,10 +80,15 @@ class Verdict:
         }[self.kind]
         seen = self.gradient_error > 0.01 * max(self.gradient_norm, self.eps)
         error = f" ± {self.gradient_error:.2g}" if seen else ""
-        gradient = f"The gradient norm is {self.gradient_norm:.3g}{error}; up to {self.eps:.3g} counts as stationary."
+        counts = "" if math.isnan(self.eps) else f"; up to {self.eps:.3g} counts as stationary"
+        sought = (
+            "Looked"
+            if math.isnan(self.gamma)
+            else f"Looked for curvature below {-self.gamma:.3g}, at resolution {self.resolution:.2g},"
+        )
         return (
-            f"{head} {self.reason} {gradient} Looked for curvature below {-self.gamma:.3g}, at resolution "
-            f"{self.resolution:.2g}, with {self.cost.gradients} gradients ({self.cost.samples} samples)."
+            f"{head} {self.reason} The gradient norm is {self.gradient_norm:.3g}{error}{counts}. {sought} with "
+            f"{self.cost.gradients} gradients ({self.cost.samples} samples)."
         )
 
     def plot(self) -> Figure:
@@ -202,7 +182,7 @@ def is_minimum(
             )
             gradient_norm, gradient_error, variance = seen.norm, seen.error(delta / 2.0), seen.variance
         if x.dtype == torch.float32:
-            coarse = _coarse_noise(objective, x, samples, generator, ledger)
+            coarse = coarse_noise(objective, x, samples, generator, ledger)
         gradient_error += ROUNDINGS * max(found.noise, 0.0 if coarse is None else coarse.noise)
     if eps is None:
         eps = RELATIVE_EPS * found.smoothness * max(1.0, vectors.norm(x))
@@ -212,14 +192,14 @@ def is_minimum(
         slack, deviation = _hessian_slack(objective, x, found, size, delta / 2.0, generator, ledger)
     elif found.measurements and found.measurements[-1].fresh:
         deviation = found.measurements[-1].deviation
-    kind, reason = _decide(found, gradient_norm, gradient_error, eps, slack)
+    kind, reason = _decide(found, gradient_norm, gradient_error, eps, slack, _draw_more(slack, found.gamma, samples, n))
     if coarse is not None and kind != "undecided":
         f = objective.sample(samples, generator, ledger=ledger)
-        if _is_staircase(f, x, found, coarse, kind, gradient_norm - gradient_error - eps, generator):
+        if is_staircase(f, x, found, coarse, kind, gradient_norm - gradient_error - eps, generator):
             kind, reason = "undecided", STAIRCASE
     if kind == "undecided" and found.status in (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC):
-        repeats = _repeats(objective, x, found, samples, generator, ledger)
-        reason = reason if repeats else _sentence(Status.NOT_DETERMINISTIC)
+        same = repeats(objective, x, found, samples, generator, ledger)
+        reason = reason if same else _sentence(Status.NOT_DETERMINISTIC)
     measured = found.measurements[-1] if found.measurements else None
     interval = (math.nan, math.nan)
     if kind == "saddle" and measured is not None:
@@ -248,7 +228,15 @@ def is_minimum(
     )
 
 
-def _decide(found: Curvature, norm: float, error: float, eps: float, slack: float) -> tuple[str, str]:
+def _draw_more(slack: float, gamma: float, samples: int | None, n: int | None) -> str:
+    """How many samples would decide: the error falls with their square root."""
+    factor = (slack / gamma) ** 2 if gamma > 0.0 else math.inf
+    if n is not None and samples is not None and not factor * samples < n:
+        return "look at everything: leave samples out"
+    return f"draw {math.ceil(factor)} times as many samples" if math.isfinite(factor) else "draw more samples"
+
+
+def _decide(found: Curvature, norm: float, error: float, eps: float, slack: float, more: str) -> tuple[str, str]:
     """The verdict and its reason, from the evidence."""
     if found.status in (Status.NOT_FINITE, Status.NOT_DETERMINISTIC):
         return "undecided", f"{_sentence(found.status)}"
@@ -268,8 +256,7 @@ def _decide(found: Curvature, norm: float, error: float, eps: float, slack: floa
         )
     if slack > found.gamma:
         return "undecided", (
-            f"Nothing was found on the sample, but its Hessian may be off by {slack:.2g}: draw "
-            f"{(slack / found.gamma) ** 2:.0f} times as many samples, or raise gamma."
+            f"Nothing was found on the sample, but its Hessian may be off by {slack:.2g}: {more}, or raise gamma."
         )
     sampled = f", and the Hessian's sampling error of {slack:.2g} is allowed for" if slack else ""
     return "minimum", f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}{sampled}."
@@ -277,61 +264,6 @@ def _decide(found: Curvature, norm: float, error: float, eps: float, slack: floa
 
 def _sentence(status: Status) -> str:
     return status.value[0].upper() + status.value[1:] + "."
-
-
-def _coarse_noise(
-    objective: Objective, x: Tensor, samples: int | None, generator: torch.Generator, ledger: Ledger
-) -> GradientNoise | None:
-    """What gradients show at the distance that half precision resolves; None at x = 0, near which it resolves all.
-
-    A function that computes in half precision inside a float32 interface is a staircase. Within a step its gradient
-    seems exact, and its Hessian that of what float32 was left with, a weight decay for one. Three gradients.
-    """
-    x_norm = vectors.norm(x)
-    if x_norm == 0.0:
-        return None
-    f = objective.sample(samples, generator, ledger=ledger)
-    coarse = gradient_noise(f.grad, x, x_norm, f.grad(x).clone(), generator, LOW_PRECISION_SHIFT)
-    return coarse if math.isfinite(coarse.noise + coarse.curvature) else None  # The domain may end so far away.
-
-
-def _is_staircase(
-    f: SampledFunction,
-    x: Tensor,
-    found: Curvature,
-    coarse: GradientNoise,
-    kind: str,
-    excess: float,
-    generator: torch.Generator,
-) -> bool:
-    """Whether the verdict is one on the steps of half precision, as far as gradients farther out tell.
-
-    A minimum or a slope: the Hessian at a thousandth of ‖x‖ is not the one that was seen. A slope: its excess over ε is
-    rounding, measured where bfloat16 rounds afresh. A saddle: the curvature is not negative there.
-    """
-    far = LOW_PRECISION_RADIUS * vectors.norm(x)
-    if kind == "saddle":
-        assert found.direction is not None
-        above = f.grad(torch.add(x, found.direction, alpha=far)).clone()
-        suspicious = is_low_precision(above, HALF_PRECISION) or coarse.noise > ROUGH * found.noise
-        below = f.grad(torch.sub(x, found.direction, alpha=far))
-        return suspicious and not vectors.dots((found.direction, above.sub_(below)))[0] < 0.0
-    if coarse.curvature > COARSE * found.smoothness:
-        return True
-    if kind == "minimum":
-        return False
-    beyond = gradient_noise(f.grad, x, vectors.norm(x), f.grad(x).clone(), generator, LOW_PRECISION_RADIUS)
-    return ROUNDINGS * beyond.noise >= excess
-
-
-def _repeats(
-    objective: Objective, x: Tensor, found: Curvature, samples: int | None, generator: torch.Generator, ledger: Ledger
-) -> bool:
-    """Whether F_S answers the same twice next to x. At x itself the noise of dropout can vanish, with the gradient."""
-    f = objective.sample(samples, generator, ledger=ledger)
-    y = vectors.random_direction(x, generator).mul_(found.radius).add_(x)
-    once = f.grad(y).clone()
-    return vectors.norm(f.grad(y) - once) <= REPEATS * found.noise
 
 
 def _hessian_slack(
