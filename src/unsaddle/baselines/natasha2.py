@@ -191,7 +191,7 @@ def minimise(run: Run, options: Options) -> None:
     Letters: α = `step_size`, σ̃ = `sigma`, p = `sub_epochs`, B = `anchor_size`, m = `steps`, N1 = `first_order_steps`.
 
     Departures of the practical setting: Oja is asked only where ‖∇F(y_k)‖ ≤ ε, which the anchor's gradient says for
-    nothing, and where it finds nothing the run ends there, checked, without the final SGD; an epoch that raised F on
+    nothing, and where it finds nothing the run ends there, checked, without the final SGD; an epoch that did not lower F on
     the anchor's samples is undone, and L1 doubled; without L2 there is a line search and no penalty.
 
     Cost: B + 2bmp component gradients an epoch, and B values to see whether it helped; b products of components for
@@ -240,7 +240,7 @@ def minimise(run: Run, options: Options) -> None:
         )
         epochs += 1
         pairs.append((y, centres[_below(len(centres), run)]))
-        if not options.theory and not seen.value_at(y_next) <= seen.value + watch.rounding(y.dtype):
+        if not options.theory and not watch.lowered(seen.value_at(y_next), seen, alpha):
             L1, alpha = 2.0 * L1, alpha / 2.0
             if alpha < 1e-12 * settings.step_size:
                 raise RunEnded(Ending.DIVERGED)

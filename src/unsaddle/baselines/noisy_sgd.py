@@ -18,7 +18,7 @@ SMALLEST_BATCH = 16
 STEP_SHARE = 0.25
 """ηL1 in the practical setting, for an L1 that is measured where the run is and not where it goes."""
 
-SADDLES = 10.0
+SADDLES = 4.0
 """The practical number of steps is enough to leave so many saddles of curvature −γ one after another."""
 
 
@@ -59,7 +59,7 @@ def theory_settings(options: Options) -> NoisySgdSettings:
 
 
 def practical_settings(run: Run, options: Options) -> NoisySgdSettings:
-    """η = 1/(4L1), ‖n‖ = ε/2, b = 2V/max(ε², ĝ²/4), T = 10·ln(√d/(η‖n‖))/(ηγ).
+    """η = 1/(4L1), ‖n‖ = ε/2, b = 2V/max(ε², ĝ²/4), T = 4·ln(√d/(η‖n‖))/(ηγ).
 
     Around a minimum the gradient noise s² = ‖n‖² + V/b leaves a gradient of E‖∇F‖² ≤ s²ηL1/(2 − ηL1) behind: a third of
     ε. From an exact saddle, noise of ‖n‖/√d along a direction of curvature −γ grows to length one in

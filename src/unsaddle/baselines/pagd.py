@@ -106,7 +106,7 @@ def growth(*, step_size: float, momentum_loss: float, gamma: float) -> float:
     The larger root of μ² − (2 − θ)(1 + ηγ)μ + (1 − θ)(1 + ηγ) = 0, from x₊ = (1 + ηγ)(x + (1 − θ)(x − x₋)).
 
     >>> round(growth(step_size=0.25, momentum_loss=0.025, gamma=0.01), 4)  # gradient descent: 1.0025
-    1.04
+    1.041
     """
     a, b = (2.0 - momentum_loss) * (1.0 + step_size * gamma), (1.0 - momentum_loss) * (1.0 + step_size * gamma)
     return 0.5 * (a + math.sqrt(a * a - 4.0 * b))
@@ -119,7 +119,7 @@ def practical_settings(run: Run, options: Options, value0: float) -> PagdSetting
     """
     known = shared.given(options)
     L1 = shared.smoothness(run, options)
-    gamma = float(known.get("gamma", shared.curvature_sought(options, L1)))
+    gamma = shared.curvature_sought(options, L1)
     eta = float(known.get("step_size", 0.25 / L1))
     theta = float(known.get("momentum_loss", min(1.0, 0.25 * math.sqrt(gamma / L1))))
     rounding = torch.finfo(run.x.dtype).eps * max(1.0, abs(value0))

@@ -90,7 +90,7 @@ def practical_settings(run: Run, options: Options, value0: float) -> PgdSettings
     """
     known = shared.given(options)
     L1 = shared.smoothness(run, options)
-    gamma = float(known.get("gamma", shared.curvature_sought(options, L1)))
+    gamma = shared.curvature_sought(options, L1)
     eta = float(known.get("step_size", practice.step_size(smoothness=L1)))
     rounding = torch.finfo(run.x.dtype).eps * max(1.0, abs(value0))
     U = max(REACH * max(1.0, vectors.norm(run.x)), math.sqrt(100.0 * rounding / gamma))

@@ -207,7 +207,7 @@ def minimise(run: Run, options: Options) -> None:
         elif k % settings.judge_every == 0:
             best.visit(x)
         watch.seen(x, float(value))
-        run.moved(best.x)  # Whenever the run ends, this is its output.
+        run.moved(best.x, best.value)  # Whenever the run ends, this is its output.
         w = torch.randn(x.numel(), generator=run.generator, dtype=x.dtype, device=run.generator.device).to(x.device)
         scale = drift.step_size * settings.noise / math.sqrt(x.numel())  # = √(2η/ξ)
         y = torch.sub(x, g, alpha=drift.step_size).add_(w, alpha=scale)

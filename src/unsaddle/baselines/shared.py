@@ -35,6 +35,9 @@ CHUNKS = 8
 DIVERGED = 1e8
 """A value that exceeds this many times max(1, |F(x0)|) has diverged."""
 
+SUFFICIENT = 1e-4
+"""Share of η‖∇F_S‖² that an epoch or a step must lower F_S by, the usual one of line searches."""
+
 FLAT = 1e-6
 """A measured L1 below it is that of a zero Hessian, up to rounding, and says nothing about L1 a step further."""
 
@@ -52,9 +55,7 @@ def needed(options: Options, *names: str) -> list[float]:
     known = given(options)
     for name in names:
         if name not in known:
-            raise ValueError(
-                f"settings='theory' needs {name}, got none; pass {name}=..., or use settings='practical', which measures"
-            )
+            raise ValueError(f"settings='theory' needs {name}, got none; pass {name}=..., or use settings='practical'")
     return [checks.positive(known[name], name) for name in names]
 
 
@@ -140,12 +141,18 @@ class Watch:
         if not math.isfinite(value) or value > self._limit:
             raise RunEnded(Ending.DIVERGED)
         self._largest = max(self._largest, abs(value))
-        self.run.moved(x)
-        self.run.value = value
+        self.run.moved(x, value)
 
     def rounding(self, dtype: torch.dtype) -> float:
         """By how much two values may differ for no reason: sixteen roundings of the largest that was seen."""
         return 16.0 * torch.finfo(dtype).eps * self._largest
+
+    def lowered(self, value: float, seen: looking.Look, step_size: float) -> bool:
+        """Whether F_S fell to `value` from where it was looked at, by some share of η‖∇F_S‖², up to rounding.
+
+        Merely not rising is not enough: at η = 2/L1 a step goes to and fro. False for NaN.
+        """
+        return value <= seen.value - SUFFICIENT * step_size * seen.norm**2 + self.rounding(seen.x.dtype)
 
 
 def final_look(run: Run, x: Tensor, size: int) -> None:

@@ -41,7 +41,7 @@ class SncgSettings:
     verify: bool = True
     """Whether the curvature along v is measured again on fresh samples, and |S2| grown where they do not agree."""
     backtracking: bool = True
-    """Double L1 where a gradient step raises F_S1."""
+    """Double L1 where a gradient step does not lower F_S1."""
     gamma: float
     """γ."""
     smoothness: float
@@ -126,7 +126,7 @@ def minimise(run: Run, options: Options) -> None:
     Letters: S1 = `gradient_batch`, S2 = `hessian_batch`, L1 = `smoothness`, L2 = `hessian_lipschitz`.
 
     Departures of the practical setting: v is looked for every `curvature_every` steps and where ‖g‖ ≤ ε, and measured
-    again on fresh samples; batches are sized by what was measured; L1 is doubled where F_S1 rises; L2, if not given, is
+    again on fresh samples; batches are sized by what was measured; L1 is doubled where F_S1 does not fall; L2, if not given, is
     taken to be γ²/ε where steps are compared, and not at all where they are made: there is a line search.
 
     Cost: |S1| component gradients a step, as many values for backtracking; |S2| products of components for each step
@@ -167,7 +167,9 @@ def minimise(run: Run, options: Options) -> None:
                     raise RunEnded(Ending.CURVATURE_UNDECIDED)
         since += 1
         x_next = torch.sub(x, seen.gradient, alpha=1.0 / L1)
-        while settings.backtracking and seen.value_at(x_next) > seen.value + watch.rounding(x.dtype):
+        while settings.backtracking and not watch.lowered(seen.value_at(x_next), seen, 1.0 / L1):
+            if not math.isfinite(L1):
+                raise RunEnded(Ending.DIVERGED)
             L1 *= 2.0
             x_next = torch.sub(x, seen.gradient, alpha=1.0 / L1)
         x = x_next

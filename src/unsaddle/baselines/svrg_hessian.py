@@ -129,7 +129,7 @@ def minimise(run: Run, options: Options) -> None:
     Letters: η = `step_size`, b = `batch_size`, m = `steps`, q = `random_share`, T = `rounds`.
 
     Departures of the practical setting: the gradient ∇F(u), which is also the next epoch's anchor, says when Hessian
-    descent is due: where ‖∇F(u)‖ ≤ ε. u is the last iterate. An epoch that raised F is undone and η halved; F comes
+    descent is due: where ‖∇F(u)‖ ≤ ε. u is the last iterate. An epoch that did not lower F is undone and η halved; F comes
     with the anchor's gradient. Without L2 the length of the step comes from a line search on F.
 
     Cost: n + 2bm component gradients an epoch; n Hessian products of components for each of Lanczos's steps; n values
@@ -153,7 +153,7 @@ def minimise(run: Run, options: Options) -> None:
             last = not options.theory or epochs >= settings.epochs
             random = last and float(torch.rand((), generator=run.generator)) < settings.random_share
             after = look(run.objective, y if random else z, None, run.generator)
-            if not options.theory and not after.value <= seen.value + watch.rounding(z.dtype):
+            if not options.theory and not watch.lowered(after.value, seen, eta):
                 eta /= 2.0  # An L1 measured at x0 is too small here.
                 if eta < 1e-12 * settings.step_size:
                     raise RunEnded(Ending.DIVERGED)

@@ -1,0 +1,82 @@
+"""SVRG-Hessian: its counts, its epochs, and its descent along negative curvature."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from tests.baselines.running import DOUBLE, bowl_sum, noisy_stream, options, solve
+from unsaddle import problems
+from unsaddle.baselines import svrg_hessian
+from unsaddle.cost import Cost
+from unsaddle.run import Ending
+
+ONES = torch.ones(3, dtype=DOUBLE)
+
+
+def test_an_epoch_costs_n_and_two_batches_a_step_and_a_product_n() -> None:
+    """All Hessians being I, m steps of 1/2 shrink x by 2^m, and one product tells Lanczos all."""
+    n, b, m = 100, 5, 20
+    solution = solve(svrg_hessian, bowl_sum(n), ONES, gamma=0.1, smoothness=1.0, batch_size=b, steps=m)
+    assert solution.status is Ending.SECOND_ORDER_POINT
+    assert torch.allclose(solution.x, ONES * 2.0**-m)
+    assert solution.cost == Cost(
+        gradients=1 + 2 * m + 1, samples=n + 2 * b * m + n, hessian_products=1, hessian_samples=n
+    )
+
+
+def test_hessian_descent_waits_for_a_small_gradient() -> None:
+    solution = solve(svrg_hessian, bowl_sum(), 1e6 * ONES, gamma=0.1, smoothness=1.0, steps=5)
+    kinds = [event.kind for event in solution.trace]
+    assert kinds.count("extraction") == 1
+    assert kinds[-1] == "extraction"
+
+
+def test_with_a_known_lipschitz_constant_the_step_is_the_papers() -> None:
+    problem = problems.prescribed_spectrum([-1.0, 0.5, 2.0], power=3)
+    start = problem.saddles[0].point
+    solution = solve(svrg_hessian, problem.objective, start, gamma=0.2, hessian_lipschitz=1.0)
+    assert solution.status is Ending.SECOND_ORDER_POINT
+    first = solution.trace.of("escape")[0]
+    assert first.note == "length 1"  # |q|/L2
+    assert first.value == pytest.approx(-0.5 + 1.0 / 6.0)
+
+
+def test_an_epoch_that_rose_is_undone() -> None:
+    solution = solve(svrg_hessian, bowl_sum(), ONES, gamma=0.1, smoothness=1.0, step_size=4.0)
+    assert solution.status is Ending.SECOND_ORDER_POINT
+    values = [event.value for event in solution.trace.of("check")]
+    assert values == sorted(values, reverse=True)
+
+
+def test_theory_against_numbers_by_hand() -> None:
+    """n = 1000, L1 = L2 = Δ = 1, ε = 0.01: η = 1/400, m = ⌊4000/3⌋, γ = 0.1, 1e6/1333 epochs, 12·1000 + 1 rounds."""
+    settings = svrg_hessian.theory_settings(
+        1000, options(eps=0.01, theory=True, smoothness=1.0, hessian_lipschitz=1.0, initial_gap=1.0)
+    )
+    assert settings.step_size == pytest.approx(1.0 / 400.0)
+    assert settings.steps == 1333
+    assert settings.gamma == pytest.approx(0.1)
+    assert settings.epochs == math.ceil(1e6 / 1333)
+    assert settings.rounds == pytest.approx(12_001, abs=1)
+    assert settings.random_share == 0.5
+
+
+def test_a_stream_is_not_a_finite_sum() -> None:
+    with pytest.raises(ValueError, match="got a stream"):
+        solve(svrg_hessian, noisy_stream(), torch.zeros(5, dtype=DOUBLE))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"random_share": 1.5}, r"random_share must be in \[0, 1\]"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"hessian_lipschitz": -2.0}, "hessian_lipschitz must be a finite number > 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, float], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        solve(svrg_hessian, bowl_sum(), ONES, **wrong)
