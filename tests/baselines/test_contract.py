@@ -39,7 +39,7 @@ def one_thread() -> Iterator[None]:
 
 def _settings(method: str) -> dict[str, Any]:
     """Noisy SGD and SGLD do not know when to stop: these are steps enough."""
-    return {"num_steps": 1500} if method in UNCHECKED else {}
+    return {"num_steps": 2000} if method in UNCHECKED else {}
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())

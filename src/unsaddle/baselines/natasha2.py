@@ -191,8 +191,8 @@ def minimise(run: Run, options: Options) -> None:
     Letters: α = `step_size`, σ̃ = `sigma`, p = `sub_epochs`, B = `anchor_size`, m = `steps`, N1 = `first_order_steps`.
 
     Departures of the practical setting: Oja is asked only where ‖∇F(y_k)‖ ≤ ε, which the anchor's gradient says for
-    nothing, and where it finds nothing the run ends there, checked, without the final SGD; an epoch that did not lower F on
-    the anchor's samples is undone, and L1 doubled; without L2 there is a line search and no penalty.
+    nothing, and where it finds nothing the run ends there, checked, without the final SGD; an epoch that did not lower
+    F on the anchor's samples is undone, and L1 doubled; without L2 there is a line search and no penalty.
 
     Cost: B + 2bmp component gradients an epoch, and B values to see whether it helped; b products of components for
     each of Oja's steps, and at most 1024 to judge each of its rounds.

@@ -126,8 +126,8 @@ def minimise(run: Run, options: Options) -> None:
     Letters: S1 = `gradient_batch`, S2 = `hessian_batch`, L1 = `smoothness`, L2 = `hessian_lipschitz`.
 
     Departures of the practical setting: v is looked for every `curvature_every` steps and where ‖g‖ ≤ ε, and measured
-    again on fresh samples; batches are sized by what was measured; L1 is doubled where F_S1 does not fall; L2, if not given, is
-    taken to be γ²/ε where steps are compared, and not at all where they are made: there is a line search.
+    again on fresh samples; batches are sized by what was measured; L1 is doubled where F_S1 does not fall; L2, if not
+    given, is taken to be γ²/ε where steps are compared, and where they are made there is a line search instead.
 
     Cost: |S1| component gradients a step, as many values for backtracking; |S2| products of components for each step
     of Lanczos, and |S2| to measure v again; |S1| values for each trial of the line search.

@@ -129,8 +129,8 @@ def minimise(run: Run, options: Options) -> None:
     Letters: η = `step_size`, b = `batch_size`, m = `steps`, q = `random_share`, T = `rounds`.
 
     Departures of the practical setting: the gradient ∇F(u), which is also the next epoch's anchor, says when Hessian
-    descent is due: where ‖∇F(u)‖ ≤ ε. u is the last iterate. An epoch that did not lower F is undone and η halved; F comes
-    with the anchor's gradient. Without L2 the length of the step comes from a line search on F.
+    descent is due: where ‖∇F(u)‖ ≤ ε. u is the last iterate. An epoch that did not lower F is undone and η halved; F
+    comes with the anchor's gradient. Without L2 the length of the step comes from a line search on F.
 
     Cost: n + 2bm component gradients an epoch; n Hessian products of components for each of Lanczos's steps; n values
     for w, or for each trial of the line search.
