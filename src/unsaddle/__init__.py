@@ -2,7 +2,7 @@
 
 from unsaddle.cost import Cost
 from unsaddle.curvature import Curvature, Measurement, Status, negative_curvature
-from unsaddle.objectives import FiniteSum, Function, Stream, numpy_function
+from unsaddle.objectives import FiniteSum, Function, ModelObjective, Stream, numpy_function
 from unsaddle.verdict import Verdict, is_minimum
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "FiniteSum",
     "Function",
     "Measurement",
+    "ModelObjective",
     "Status",
     "Stream",
     "Verdict",

@@ -9,8 +9,14 @@ from torch import Tensor
 
 from unsaddle import checks
 
-BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
-"""Integers in which floats are compared, so that −0 is not 0 and a NaN equals itself."""
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers by width in bytes."""
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether two dense tensors are equal bit for bit: −0 is not 0, and a NaN equals itself."""
+    bits = BITS.get(a.element_size())
+    return torch.equal(a, b) if bits is None else torch.equal(a.view(bits), b.view(bits))
 
 
 class FlatParameters:
@@ -110,9 +116,8 @@ class FlatParameters:
 
     def differing(self, x: Tensor) -> list[str]:
         """Names of the parameters that are not `x`, bit for bit."""
-        bits = BITS[self.dtype]
         pairs = zip(self.names, self.pieces(x), strict=True)
-        return [name for name, (p, part) in pairs if not torch.equal(p.view(bits), part.view(bits))]
+        return [name for name, (parameter, part) in pairs if not same_bits(parameter, part)]
 
     def assign(self, x: Tensor) -> None:
         """Copy `x` into the parameters."""

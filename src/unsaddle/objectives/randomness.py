@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,16 @@ class RandomState:
             _module(device).set_rng_state(state, device)
         random.setstate(self.python)
         np.random.set_state(self.numpy)
+
+    @contextlib.contextmanager
+    def in_force(self, devices: Iterable[torch.device] = ()) -> Iterator[None]:
+        """Inside, these are the states; afterwards, those of before."""
+        before = RandomState.capture(devices)
+        try:
+            self.set()
+            yield
+        finally:
+            before.set()
 
 
 def _accelerators(devices: Iterable[torch.device]) -> list[torch.device]:

@@ -64,8 +64,8 @@ class Replayed:
             if changed:
                 raise RuntimeError(
                     f"{self._what} changed {changed[0]!r} while it was evaluated, so its gradients mean nothing: "
-                    "expected forward and backward alone; take out what steps an optimizer or writes to weights (a step in a "
-                    "hook or in the closure, Embedding(max_norm=...))"
+                    "expected forward and backward alone; take out what steps an optimizer or writes to weights (a "
+                    "step in a hook or in the closure, Embedding(max_norm=...))"
                 )
             if not backward:
                 return value, None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from unsaddle.objectives import hooks
-from unsaddle.objectives.parameters import FlatParameters
+from unsaddle.objectives.parameters import FlatParameters, same_bits
 from unsaddle.objectives.randomness import RandomState
 
 
@@ -98,7 +98,7 @@ class _Saved:
         for owner, name, tensor, content in self._tensors:
             if owner.get(name) is not tensor:
                 owner[name] = tensor
-            if tensor.layout is not torch.strided or not torch.equal(tensor, content):
+            if tensor.layout is not torch.strided or not same_bits(tensor.detach(), content):
                 tensor.data.copy_(content)  # Only where needed: a buffer may be an expanded or a read-only view.
         for module, training in self._modes:
             module.training = training
