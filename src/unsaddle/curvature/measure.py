@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.constants import student
+from unsaddle.constants.estimates import is_low_precision
 from unsaddle.cost import Ledger
 from unsaddle.curvature.result import Measurement, Scale
 from unsaddle.objective import Objective, SampledFunction
@@ -24,16 +25,26 @@ the error covers the truth; t^{0.4} would leave 0.75 and not be covered, a kink 
 AGREEMENT = 1e-2
 """Curvatures at the three radii that agree to this share of what they measure need not shrink: the rest is rounding."""
 
+HALF_ROUNDING = 2.0**-7
+"""Error of a curvature, as a share of it, if gradients are computed in half precision: four roundings of bfloat16. Those
+of data and weights are the same at all radii when x is zero, so that the radii do not show them."""
+
 FRESH_BATCHES = 8
 """Independent batches that `on_fresh_samples` takes, two gradients each."""
 
 
 def symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> float:
     """vᵀ(∇f(x+rv) − ∇f(x−rv))/(2r) for a unit v: vᵀ∇²f(x)v, up to L2·r/2, and exactly so for cubics. Two gradients."""
+    return _symmetric_difference(f, x, v, radius)[0]
+
+
+def _symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> tuple[float, bool]:
+    """The difference, and whether the gradients seem to come from half precision."""
     above = f.grad(torch.add(x, v, alpha=radius)).clone()  # The function may answer the next call in the same memory.
+    low = is_low_precision(above)
     below = f.grad(torch.sub(x, v, alpha=radius))
     (difference,) = vectors.dots((v, above.sub_(below)))
-    return difference / (2.0 * radius)
+    return difference / (2.0 * radius), low
 
 
 def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale) -> Measurement:
@@ -41,7 +52,7 @@ def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale) -> Me
 
         c(t) = vᵀ(∇f(x+tv) − ∇f(x−tv))/(2t),  t = r, 2r, 4r
         e = (4c(r) − c(2r))/3,  e₂ = (4c(2r) − c(4r))/3         Richardson's extrapolation to t = 0, twice
-        error = |c(2r) − c(r)| + |e − e₂| + σ/r
+        error = |c(2r) − c(r)| + |e − e₂| + σ/r  (+ 2⁻⁷|e| in half precision)
 
     The differences of a smooth function shrink with the radius: |c(2r) − c(r)| is half of |c(4r) − c(2r)| for a term
     linear in t, a quarter for a quadratic one. Where they do not, or where the error is more than half of what it
@@ -49,10 +60,10 @@ def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale) -> Me
     c(r) agree by accident.
     """
     r = scale.radius
-    c1, c2, c4 = (symmetric_difference(f, x, v, factor * r) for factor in (1.0, 2.0, 4.0))
+    (c1, low), (c2, _), (c4, _) = (_symmetric_difference(f, x, v, factor * r) for factor in (1.0, 2.0, 4.0))
     rounding = scale.noise / r
     e, e2 = (4.0 * c1 - c2) / 3.0, (4.0 * c2 - c4) / 3.0
-    error = abs(c2 - c1) + abs(e - e2) + rounding
+    error = abs(c2 - c1) + abs(e - e2) + rounding + (HALF_ROUNDING * abs(e) if low else 0.0)
     size = max(scale.gamma, abs(e))
     agree = abs(c2 - c1) + abs(c4 - c2) <= AGREEMENT * size
     shrinks = abs(c2 - c1) <= SHRINKAGE * abs(c4 - c2) + rounding
