@@ -26,8 +26,8 @@ AGREEMENT = 1e-2
 """Curvatures at the three radii that agree to this share of what they measure need not shrink: the rest is rounding."""
 
 HALF_ROUNDING = 2.0**-7
-"""Error of a curvature, as a share of it, if gradients are computed in half precision: four roundings of bfloat16. Those
-of data and weights are the same at all radii when x is zero, so that the radii do not show them."""
+"""Error of a curvature, as a share of it, if gradients are computed in half precision: four roundings of bfloat16.
+Those of data and weights are the same at all radii when x is zero, so that the radii do not show them."""
 
 FRESH_BATCHES = 8
 """Independent batches that `on_fresh_samples` takes, two gradients each."""
