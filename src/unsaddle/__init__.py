@@ -3,15 +3,18 @@
 from unsaddle.cost import Cost
 from unsaddle.curvature import Curvature, Measurement, Status, negative_curvature
 from unsaddle.objectives import FiniteSum, Function, ModelObjective, Stream, numpy_function
+from unsaddle.torch_optim import Event, Neon
 from unsaddle.verdict import Verdict, is_minimum
 
 __all__ = [
     "Cost",
     "Curvature",
+    "Event",
     "FiniteSum",
     "Function",
     "Measurement",
     "ModelObjective",
+    "Neon",
     "Status",
     "Stream",
     "Verdict",
