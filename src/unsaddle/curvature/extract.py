@@ -192,7 +192,10 @@ def find(
     if candidate.vector is None:
         return result(candidate.status, scale, **evidence)
     v = candidate.vector.div_(vectors.norm(candidate.vector))
+    f_hat.let_go()
     status, measurements = _confirm(search, scale, v, stochastic)
+    if status is not Status.FOUND:
+        evidence["deciding"] = (v,)
     return result(
         status,
         scale,

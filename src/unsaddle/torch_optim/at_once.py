@@ -117,14 +117,21 @@ def _escape(
     step = acts.length_along(f, x, v, radius=found.radius, slope=slope)
     if step == 0.0:
         return "trial failed", {"sentence": ", but no step along the direction lowers the loss."}
-    changes = []
-    for _ in range(1 if everything else policy.TRIALS):
+    changes: list[float] = []
+    opposite: list[float] = []
+    answer = "more"
+    while answer == "more":
         g = f if everything else objective.sample(samples, generator, ledger=ledger)
-        changes.append(acts.at(g, x, v, step)[0] - float(g.value(x)))
+        value = float(g.value(x))
+        changes.append(float(g.value(torch.add(x, v, alpha=step))) - value)
+        opposite.append(float(g.value(torch.sub(x, v, alpha=step))) - value)
+        answer = policy.trial(changes, opposite) if not everything else "better" if changes[0] < 0.0 else "failed"
+    if not everything and sum(opposite) < sum(changes):
+        changes, step = opposite, -step
     mean, error = (changes[0], 0.0) if everything else policy.interval(changes)
     fields = {"decrease": -mean, "decrease_error": error, "length": abs(step)}
     tried = f"a step of length {abs(step):.3g} changes the loss by {mean:.3g} ± {error:.2g}"
-    if not mean + error < 0.0:
+    if answer == "failed":
         return "trial failed", fields | {"sentence": f", but {tried}. Not taken."}
     objective.assign(torch.add(x, v, alpha=step))  # type: ignore[attr-defined]
     return "saddle", fields | {"sentence": f"; {tried}. Taken.", "escaped": True}

@@ -43,10 +43,11 @@ CONFIRMATIONS = (3, 4, 8)
 LENGTHS = 12
 """Evaluations of the search for the length of the step."""
 
-TRIALS = 4
-"""Fresh batches that a step is tried on, two gradients each: a closure calls backward for every loss."""
+TRIALS = (4, 8)
+"""Fresh batches that a step is tried on, at least and at most, three gradients each: the loss at x and a step to either
+side, for each of which a closure calls backward."""
 
-WORST_CASE = 1 + EXTRACTION + 2 * CONFIRMATIONS[2] + LENGTHS + 2 * TRIALS
+WORST_CASE = 1 + EXTRACTION + 2 * CONFIRMATIONS[2] + LENGTHS + 3 * TRIALS[1]
 """Gradients that a probe takes at most; one is for whether the closure answers the same twice."""
 
 CONFIDENCE = 0.95
@@ -103,9 +104,11 @@ class State:
     slopes: list[float] = field(default_factory=list)
     """and the gradient along it."""
     length: float = math.nan
-    """Of the step on trial, with its sign."""
+    """Of the step on trial, with the sign that the length was found with."""
     changes: list[float] = field(default_factory=list)
-    """Of the loss by that step, on fresh batches."""
+    """Of the loss by that step, on fresh batches,"""
+    opposite: list[float] = field(default_factory=list)
+    """and by the opposite one."""
     gradients: int = 0
     """Spent on the probe that is under way."""
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -197,11 +200,27 @@ def confirmation(state: State) -> str:
     return "undecided" if n >= most or not math.isfinite(mean) else "more"
 
 
+def trial(changes: Sequence[float], opposite: Sequence[float]) -> str:
+    """What fresh batches say of the step and its opposite so far: "more", "better" or "failed".
+
+    Half the sum of both changes is what curvature does to the loss. The slopes of single batches, which are most of the
+    noise, cancel in it; which way to go, they only tell on average.
+    """
+    least, most = TRIALS
+    n = len(changes)
+    even, error = interval([(a + b) / 2.0 for a, b in zip(changes, opposite, strict=True)])
+    if n < least and math.isfinite(even):
+        return "more"
+    if even + error < 0.0 and min(statistics.fmean(changes), statistics.fmean(opposite)) < 0.0:
+        return "better"
+    return "failed" if n >= most or not even - error < 0.0 else "more"
+
+
 def begin(state: State, direction: Tensor, *, radius: float, gamma: float, curvature: float) -> None:
     """A candidate was found: wait for fresh batches."""
     state.phase, state.direction = CONFIRM, direction
     state.radius, state.gamma, state.found = radius, gamma, curvature
-    state.curvatures, state.slopes, state.changes, state.length = [], [], [], math.nan
+    state.curvatures, state.slopes, state.changes, state.opposite, state.length = [], [], [], [], math.nan
 
 
 def end(state: State, rules: Rules, event: dict[str, Any], *, escaped: bool) -> None:

@@ -19,6 +19,9 @@ from unsaddle.torch_optim.flatness import Watched
 Outcome = Callable[[], Event]
 """What an act leads to; made into an event when all that the act cost is known."""
 
+ROUGH = 4.0
+"""Where the radii disagree, fresh batches are asked at so many times the probe radius."""
+
 CHANGED = "The parameters changed before the candidate was confirmed."
 
 
@@ -74,6 +77,13 @@ class Prober:
             return partial(self._verdict, "flat", flat, curvature=seen)
         if found.direction is not None:
             policy.begin(state, found.direction, radius=found.radius, gamma=found.gamma, curvature=found.curvature)
+            return self._pending
+        # Radii that disagree, as kinks make them, average out over batches and distance; and what the budget did not
+        # suffice to resolve may be negative all the same: let fresh batches decide.
+        rough = found.status is Status.NOT_CONFIRMED
+        if (rough or found.status is Status.BUDGET_SPENT) and found.deciding and seen < -found.gamma / 2.0:
+            radius = (ROUGH if rough else 1.0) * found.radius
+            policy.begin(state, found.deciding[0], radius=radius, gamma=found.gamma, curvature=seen)
             return self._pending
         if found.status is Status.NOTHING_FOUND or (
             found.status is Status.BUDGET_SPENT and found.lowest > -found.gamma / 2.0
@@ -132,19 +142,23 @@ class Prober:
         state, v = self.state, self.state.direction
         assert v is not None
         f, x = objective.sample(), objective.point
-        state.changes.append(acts.at(f, x, v, state.length)[0] - float(f.value(x)))
-        if len(state.changes) < policy.TRIALS:
+        value = float(f.value(x))
+        state.changes.append(acts.at(f, x, v, state.length)[0] - value)
+        state.opposite.append(acts.at(f, x, v, -state.length)[0] - value)
+        answer = policy.trial(state.changes, state.opposite)
+        if answer == "more":
             return self._pending
+        if sum(state.opposite) < sum(state.changes):
+            state.changes, state.length = state.opposite, -state.length
         mean, error = policy.interval(state.changes)
         curvature, curvature_error = policy.interval(state.curvatures)
         confirmed = f"Curvature {curvature:.3g} ± {curvature_error:.2g} on {len(state.curvatures)} fresh batches"
-        tried = (
-            f"a step of length {abs(state.length):.3g} changes the loss by {mean:.3g} ± {error:.2g} on {policy.TRIALS}"
-        )
-        if not mean + error < 0.0:
-            return partial(self._verdict, "trial failed", f"{confirmed}, but {tried} more. Not taken.")
+        tried = f"a step of length {abs(state.length):.3g} changes the loss by {mean:.3g} ± {error:.2g}"
+        on = f"on {len(state.changes)} more"
+        if answer == "failed":
+            return partial(self._verdict, "trial failed", f"{confirmed}, but {tried} {on}. Not taken.")
         objective.flat.assign(torch.add(x, v, alpha=state.length))
-        return partial(self._verdict, "saddle", f"{confirmed}; {tried} more. Taken.", escaped=True)
+        return partial(self._verdict, "saddle", f"{confirmed}; {tried} {on}. Taken.", escaped=True)
 
     def _pending(self) -> Event:
         return self._event(CANDIDATE, "Negative curvature on one batch: fresh batches will tell.")
