@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -151,7 +152,10 @@ def _discovery(seen: dict[int, nn.Module]) -> Iterator[None]:
 
     handle = register_module_forward_pre_hook(note)
     try:
-        yield
+        with warnings.catch_warnings():
+            # That the hook fires once more for a compiled module than for others; once is enough.
+            warnings.filterwarnings("ignore", message="Using `torch.compile.* when there are global hooks")
+            yield
     finally:
         handle.remove()
         for buffer, content in saved:

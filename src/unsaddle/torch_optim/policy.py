@@ -158,10 +158,11 @@ def due(state: State, rules: Rules) -> bool:
 
 
 def affordable(state: State, rules: Rules) -> bool:
-    """Whether a probe that goes on to its end stays within the budget. The first one is on credit."""
+    """Whether a probe that goes on to its end stays within the budget. Up to the first verdict, one is on credit."""
     if rules.max_overhead == 0.0:
         return False
-    return state.spent == 0 or state.spent + WORST_CASE <= rules.max_overhead * state.trained
+    on_credit = not state.events and state.spent < WORST_CASE
+    return on_credit or state.spent + WORST_CASE <= rules.max_overhead * state.trained
 
 
 def plateau(state: State, rules: Rules) -> bool:
