@@ -77,10 +77,13 @@ def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
     """
     if grad.dtype != torch.float32:
         return False
-    bits = grad.contiguous().view(torch.int32)
-    nonzero = bits != 0
-    rounded = (bits & 0x1FFF) == 0
-    return bool((rounded & nonzero).sum() > share * nonzero.sum())
+    counts = []
+    for (block,) in vectors.blocks(grad.contiguous()):  # Not all at once: there may be no room for another vector.
+        bits = block.view(torch.int32)
+        nonzero = bits != 0
+        counts.append([nonzero.sum(), (((bits & 0x1FFF) == 0) & nonzero).sum()])
+    nonzeros, rounded = vectors.total(counts)
+    return rounded > share * nonzeros
 
 
 def gradient_noise(

@@ -40,9 +40,9 @@ def symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float
 
 def _symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> tuple[float, bool]:
     """The difference, and whether the gradients seem to come from half precision."""
-    above = f.grad(torch.add(x, v, alpha=radius)).clone()  # The function may answer the next call in the same memory.
+    above = f.grad_at_sum(x, v, radius).clone()  # The function may answer the next call in the same memory.
     low = is_low_precision(above)
-    below = f.grad(torch.sub(x, v, alpha=radius))
+    below = f.grad_at_sum(x, v, -radius)
     (difference,) = vectors.dots((v, above.sub_(below)))
     return difference / (2.0 * radius), low
 

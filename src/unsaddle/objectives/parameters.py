@@ -119,8 +119,8 @@ class FlatParameters:
         pairs = zip(self.names, self.pieces(x), strict=True)
         return [name for name, (parameter, part) in pairs if not same_bits(parameter, part)]
 
-    def assign(self, x: Tensor) -> None:
-        """Copy `x` into the parameters."""
+    def assign(self, x: Tensor, u: Tensor | None = None, scale: float = 1.0) -> None:
+        """Copy `x`, or x + scale·u, into the parameters."""
         if x.shape != (self.dimension,):
             raise ValueError(f"x must have one entry a parameter, ({self.dimension},), got {tuple(x.shape)}")
         if x.dtype != self.dtype or x.device != self.device:
@@ -128,8 +128,17 @@ class FlatParameters:
                 f"x is {x.dtype} on {x.device}, but the parameters are {self.dtype} on {self.device}; "
                 "convert one of them with .to(...)"
             )
-        for parameter, part in self.pieces(x):
-            parameter.copy_(part)
+        if u is None:
+            for parameter, part in self.pieces(x):
+                parameter.copy_(part)
+            return
+        u = checks.vector_like(u, x, "u")
+        for (parameter, part), (_, step) in zip(self.pieces(x), self.pieces(u), strict=True):
+            torch.add(part, step, alpha=scale, out=parameter)
+
+    def versions(self) -> list[int]:
+        """Version counters, which `assign` leaves and most other writing does not."""
+        return [parameter._version for parameter in self.tensors]
 
     def has_gradient(self) -> bool:
         """Whether any of the parameters has a gradient."""

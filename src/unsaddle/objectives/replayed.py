@@ -46,7 +46,11 @@ class Replayed:
         return self._evaluate(x, backward=False)[0]
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        value, grad = self._evaluate(x, backward=True)
+        return self.value_and_grad_at_sum(x, None, 0.0)
+
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+        """At x + scale·u, which is formed in the parameters' own memory."""
+        value, grad = self._evaluate(x, u, scale, backward=True)
         assert grad is not None
         return value, grad
 
@@ -55,12 +59,17 @@ class Replayed:
             "a model has gradients only, no Hessian products; use a method that needs no others, as krylov"
         )
 
-    def _evaluate(self, x: Tensor, *, backward: bool) -> tuple[Tensor, Tensor | None]:
+    def _evaluate(
+        self, x: Tensor, u: Tensor | None = None, scale: float = 1.0, *, backward: bool
+    ) -> tuple[Tensor, Tensor | None]:
         with untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks):
-            self._flat.assign(x)
+            self._flat.assign(x, u, scale)
+            versions = self._flat.versions()
             with torch.enable_grad():
                 value = checks.scalar(self._run(backward), self._what).detach().clone()
-            changed = self._flat.differing(x)
+            changed = [n for n, a, b in zip(self._flat.names, versions, self._flat.versions(), strict=True) if a != b]
+            if u is None:  # Whoever goes around version counters is caught here, where all searches begin.
+                changed += self._flat.differing(x)
             if changed:
                 raise RuntimeError(
                     f"{self._what} changed {changed[0]!r} while it was evaluated, so its gradients mean nothing: "
