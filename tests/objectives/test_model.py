@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 from tests.objectives.traces import Everything
-from unsaddle import Cost, ModelObjective, is_minimum, negative_curvature
+from unsaddle import Cost, Function, ModelObjective, is_minimum, negative_curvature
 from unsaddle.objective import Objective
 
 
@@ -389,3 +389,30 @@ def test_a_saddle_and_a_minimum_are_told_apart_on_the_model_itself():
     solution = torch.linalg.lstsq(torch.cat([X, torch.ones(20, 1)], dim=1).double(), Y.double()).solution.float()
     nn.utils.vector_to_parameters(solution.flatten(), line.parameters())
     assert is_minimum(ModelObjective(line, regress, DATA)).kind == "minimum"
+
+
+@pytest.mark.parametrize("scale", [1.0, -1e-3])
+def test_a_gradient_at_a_sum_is_the_gradient_at_that_point(scale):
+    F = ModelObjective(network(), regress, DATA)
+    f, u = F.sample(), torch.randn(21, generator=rng())
+    assert f.adds
+    value, grad = f.value_and_grad_at_sum(F.point, u, scale)
+    expected = f.value_and_grad(torch.add(F.point, u, alpha=scale))
+    torch.testing.assert_close((value, grad), expected, rtol=1e-6, atol=1e-7)
+    assert f.cost == Cost(gradients=2, samples=40)
+
+
+@pytest.mark.parametrize("method", ["neon", "neon-renormalised", "neon+", "neon+-renormalised", "neon2-det", "krylov"])
+def test_every_extractor_finds_on_a_model_what_it_finds_on_the_same_function(method):
+    model = nn.Sequential(nn.Linear(3, 2, bias=False), nn.Linear(2, 3, bias=False)).double()
+    for p in model.parameters():
+        nn.init.zeros_(p)
+    data = X.double()
+    F = ModelObjective(model, regress, TensorDataset(data, data))
+    f = Function(lambda x: (data @ x[:6].view(2, 3).T @ x[6:].view(3, 2).T - data).square().mean())
+    settings = {"gamma": 0.3, "method": method, "hessian_lipschitz": 0.5}
+    on_model, on_function = (negative_curvature(G, F.point, **settings) for G in (F, f))
+    assert on_model.status is on_function.status
+    assert on_model.status.name == "FOUND"
+    assert on_model.cost.gradients == on_function.cost.gradients
+    assert on_model.curvature == pytest.approx(on_function.curvature, rel=1e-6)

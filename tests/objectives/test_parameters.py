@@ -138,3 +138,14 @@ def test_a_point_of_another_length_or_precision_is_refused():
         flat.assign(torch.zeros(4))
     with pytest.raises(TypeError, match=r"x is torch.float64 on cpu, but the parameters are torch.float32"):
         flat.assign(torch.zeros(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("scale", [1.0, -0.3])
+def test_a_sum_is_formed_in_the_parameters_own_memory(scale):
+    conv = nn.Conv2d(2, 3, 3).to(memory_format=torch.channels_last)
+    flat = flat_of(conv)
+    x, u = torch.randn(57), torch.randn(57)
+    flat.assign(x, u, scale)
+    torch.testing.assert_close(flat.point(), x + scale * u)
+    with pytest.raises(ValueError, match=r"u must have the shape of x, \(57,\), got \(3,\)"):
+        flat.assign(x, u[:3])
