@@ -283,6 +283,19 @@ def test_a_forward_that_writes_to_its_weights_is_refused_and_undone():
     before.check(versions=False)
 
 
+def test_a_forward_that_writes_to_frozen_weights_is_refused():
+    model = nn.ModuleDict({"student": nn.Linear(3, 1), "teacher": nn.Linear(3, 1).requires_grad_(False)})
+
+    def loss(m, batch):
+        with torch.no_grad():
+            m["teacher"].weight.lerp_(m["student"].weight, 0.1)
+        return (m["student"](batch[0]) - m["teacher"](batch[0])).square().mean()
+
+    F = ModelObjective(model, loss, DATA)
+    with pytest.raises(RuntimeError, match=r"the loss changed 'teacher.weight' while it was evaluated"):
+        F.sample().grad(F.point)
+
+
 def test_numbers_that_cannot_be_drawn_again_are_named():
     own = rng()
     model = network()

@@ -136,10 +136,6 @@ class FlatParameters:
         for (parameter, part), (_, step) in zip(self.pieces(x), self.pieces(u), strict=True):
             torch.add(part, step, alpha=scale, out=parameter)
 
-    def versions(self) -> list[int]:
-        """Version counters, which `assign` leaves and most other writing does not."""
-        return [parameter._version for parameter in self.tensors]
-
     def has_gradient(self) -> bool:
         """Whether any of the parameters has a gradient."""
         return any(parameter.grad is not None for parameter in self.tensors)

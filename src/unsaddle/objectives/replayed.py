@@ -41,6 +41,8 @@ class Replayed:
         self._run, self._flat, self._modules, self._what = run, flat, modules, what
         self._start = RandomState.capture({flat.device}) if start is None else start
         self._skip_hooks = skip_hooks
+        watched = {id(p): (name, p) for module in modules for name, p in module.named_parameters()}
+        self._watched = watched | {id(p): (n, p) for n, p in zip(flat.names, flat.tensors, strict=True)}
 
     def value(self, x: Tensor) -> Tensor:
         return self._evaluate(x, backward=False)[0]
@@ -64,10 +66,10 @@ class Replayed:
     ) -> tuple[Tensor, Tensor | None]:
         with untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks):
             self._flat.assign(x, u, scale)
-            versions = self._flat.versions()
+            versions = self._versions()
             with torch.enable_grad():
                 value = checks.scalar(self._run(backward), self._what).detach().clone()
-            changed = [n for n, a, b in zip(self._flat.names, versions, self._flat.versions(), strict=True) if a != b]
+            changed = [name for name, version in self._versions().items() if version != versions[name]]
             if u is None:  # Whoever goes around version counters is caught here, where all searches begin.
                 changed += self._flat.differing(x)
             if changed:
@@ -84,3 +86,7 @@ class Replayed:
                     "depends on the parameters; look for a missing backward(), detach(), item() or no_grad() inside it"
                 )
             return value, self._flat.gradient(release=True)
+
+    def _versions(self) -> dict[str, int]:
+        """Version counters of all parameters, frozen ones, too: `assign` leaves them, most other writing does not."""
+        return {name: parameter._version for name, parameter in self._watched.values()}
