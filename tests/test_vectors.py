@@ -172,3 +172,13 @@ def test_noise_that_rounds_to_zero_is_drawn_again(monkeypatch):
     draws = iter([torch.zeros(1), torch.tensor([-2.0])])
     monkeypatch.setattr(torch, "randn", lambda *args, **kwargs: next(draws))
     assert random_direction(torch.zeros(1), rng()).tolist() == [-1.0]
+
+
+@pytest.mark.parametrize("length", [3, 2 * vectors.BLOCK_BYTES // 4 + 5])
+def test_in_place_of_a_missing_vector_comes_the_same_room_for_every_block(length):
+    u = torch.arange(length, dtype=torch.float32)
+    rooms = set()
+    for part, room, again in vectors.blocks(u, None, u):
+        assert room.shape == part.shape == again.shape
+        rooms.add(room.data_ptr())
+    assert len(rooms) == 1

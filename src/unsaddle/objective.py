@@ -64,7 +64,9 @@ class SampledFunction:
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """F_S(x) and ∇F_S(x). The gradient belongs to the function: read it or copy it."""
         x = checks.point(x)
-        value, grad = self._oracle.value_and_grad(x)
+        return self._checked(x, *self._oracle.value_and_grad(x))
+
+    def _checked(self, x: Tensor, value: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         value = checks.scalar(value, "the objective")
         grad = checks.vector_like(grad, x, "the gradient")
         self.ledger.add_gradient(self.size)
@@ -80,6 +82,22 @@ class SampledFunction:
     def grad(self, x: Tensor) -> Tensor:
         """∇F_S(x)."""
         return self.value_and_grad(x)[1]
+
+    @property
+    def adds(self) -> bool:
+        """Whether the oracle forms x + scale·u in memory of its own, as a model does, so that nobody else has to."""
+        return hasattr(getattr(self, "_oracle", None), "value_and_grad_at_sum")
+
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+        """F_S and ∇F_S at x + scale·u."""
+        if not self.adds:
+            return self.value_and_grad(torch.add(x, u, alpha=scale))
+        x = checks.point(x)
+        return self._checked(x, *self._oracle.value_and_grad_at_sum(x, u, scale))  # type: ignore[attr-defined]
+
+    def grad_at_sum(self, x: Tensor, u: Tensor, scale: float = 1.0) -> Tensor:
+        """∇F_S at x + scale·u."""
+        return self.value_and_grad_at_sum(x, u, scale)[1]
 
 
 class SecondOrderFunction(SampledFunction):

@@ -36,12 +36,21 @@ def norm(u: Tensor) -> float:
     return math.sqrt(dots((u, u))[0])
 
 
-def blocks(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Aligned views of the vectors, each small enough for several passes over it to stay in the cache."""
-    size = BLOCK_BYTES // vectors[0].element_size()
-    if vectors[0].numel() <= size:
-        return iter([vectors])
-    return zip(*(torch.split(v, size) for v in vectors), strict=True)
+def blocks(first: Tensor, *others: Tensor | None) -> Iterator[tuple[Tensor, ...]]:
+    """Aligned views of the vectors, each small enough for several passes over it to stay in the cache.
+
+    In place of a vector that is None comes room of the size of a block, the same each time.
+    """
+    size = BLOCK_BYTES // first.element_size()
+    if first.numel() <= size:
+        return iter([(first, *(torch.empty_like(first) if v is None else v for v in others))])
+    parts = torch.split(first, size)
+    return zip(parts, *(_same_room(parts) if v is None else torch.split(v, size) for v in others), strict=True)
+
+
+def _same_room(parts: Sequence[Tensor]) -> list[Tensor]:
+    room = torch.empty_like(parts[0])
+    return [room[: part.numel()] for part in parts]
 
 
 def total(products: Sequence[Sequence[Tensor]]) -> list[float]:

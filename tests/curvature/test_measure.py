@@ -78,6 +78,24 @@ def test_the_error_has_the_rounding_of_a_gradient_in_it() -> None:
     assert measurement.error == pytest.approx(2e-3, abs=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_error_covers_the_rounding_of_half_precision_that_is_the_same_at_all_radii(
+    dtype: torch.dtype, seed: int
+) -> None:
+    a = torch.randn(32, 5, generator=torch.Generator().manual_seed(seed))
+    exact = -(a.double().T @ a.double()) / 32
+
+    def halves(x: Tensor) -> tuple[float, Tensor]:
+        low = a.to(dtype)
+        return 0.0, -(low.T @ (low @ x.to(dtype))).float() / 32  # A power of two leaves the bits.
+
+    v = torch.ones(5) / math.sqrt(5.0)
+    measured = _measure(Function(halves, gradient=True), radius=1e-3, x=torch.zeros(5), v=v)
+    assert abs(measured.curvature - float(v.double() @ exact @ v.double())) <= measured.error
+    assert measured.error <= 0.05 * abs(measured.curvature)
+
+
 def test_a_kink_at_x_is_not_consistent() -> None:
     """Along −|z| the curvature measured at r is −1/r: it does not settle down as r shrinks."""
     measurement = _measure(quadratic_plus(lambda z: -z.abs().sum()), radius=1e-2)

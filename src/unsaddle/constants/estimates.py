@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -78,10 +79,13 @@ def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
     """
     if grad.dtype != torch.float32:
         return False
-    bits = grad.contiguous().view(torch.int32)
-    nonzero = bits != 0
-    rounded = (bits & 0x1FFF) == 0
-    return bool((rounded & nonzero).sum() > share * nonzero.sum())
+    counts = []
+    for (block,) in vectors.blocks(grad.contiguous()):  # Not all at once: there may be no room for another vector.
+        bits = block.view(torch.int32)
+        nonzero = bits != 0
+        counts.append([nonzero.sum(), (((bits & 0x1FFF) == 0) & nonzero).sum()])
+    nonzeros, rounded = vectors.total(counts)
+    return rounded > share * nonzeros
 
 
 def gradient_noise(
@@ -112,26 +116,39 @@ def gradient_noise(
 
 def symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> float:
     """vᵀ(∇f(x+rv) − ∇f(x−rv))/(2r) for a unit v: vᵀ∇²f(x)v, up to L2·r/2, and exactly so for cubics. Two gradients."""
-    return opposite_probes(f, x, v, radius)[0]
+    return opposite_probes(f, x, v, radius).curvature
+
+
+class OppositeProbes(NamedTuple):
+    """What two gradients on either side of x tell."""
+
+    curvature: float
+    """vᵀ∇²f(x)v, by the symmetric difference."""
+    hessian_lipschitz: float
+    """L2 as it shows along v, from below; nan without ∇f(x)."""
+    low_precision: bool
+    """Whether the gradients seem to come from half precision."""
 
 
 def opposite_probes(
     f: SampledFunction, x: Tensor, v: Tensor, radius: float, grad0: Tensor | None = None
-) -> tuple[float, float]:
+) -> OppositeProbes:
     """The curvature along a unit v as `symmetric_difference` has it and, given ∇f(x), L2 as it shows along v.
 
         ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/r²  →  ‖∂_v∇²f(x)·v‖ ≤ L2
 
     for r → 0. It is a lower bound on the Lipschitz constant of the Hessian near x, zero wherever f is even around x,
-    and rounding adds 2.5σ/r² to it. nan without ∇f(x).
+    and rounding adds 2.5σ/r² to it.
     """
-    above = f.grad(torch.add(x, v, alpha=radius)).clone()  # The function may answer the next call in the same memory.
-    below = f.grad(torch.sub(x, v, alpha=radius))
-    odd, change = torch.sub(above, below), math.nan
+    above = f.grad_at_sum(x, v, radius).clone()  # The function may answer the next call in the same memory.
+    low = is_low_precision(above)
+    below = f.grad_at_sum(x, v, -radius)
+    change = math.nan
     if grad0 is not None:
-        change = vectors.norm(above.add_(below).sub_(grad0, alpha=2.0)) / radius**2
-    (difference,) = vectors.dots((v, odd))
-    return difference / (2.0 * radius), change
+        even = torch.add(above, below).sub_(grad0, alpha=2.0)
+        change = vectors.norm(even) / radius**2
+    (difference,) = vectors.dots((v, above.sub_(below)))
+    return OppositeProbes(difference / (2.0 * radius), change, low)
 
 
 def hessian_lipschitz(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> float:
@@ -143,7 +160,7 @@ def hessian_lipschitz(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -
     >>> round(hessian_lipschitz(f, x, v, radius=1e-3), 6)
     1.0
     """
-    return opposite_probes(f, x, v, radius, f.grad(x).clone())[1]
+    return opposite_probes(f, x, v, radius, f.grad(x).clone()).hessian_lipschitz
 
 
 def relative_error(*, noise: float, grad_norm: float, smoothness: float, x_norm: float) -> float:

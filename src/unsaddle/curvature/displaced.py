@@ -45,11 +45,26 @@ class DisplacedFunction:
 
     def grad(self, u: Tensor) -> Tensor:
         """∇f̂(u) = ∇f(x+u) − ∇f(x), in a new vector."""
-        return self.f.grad(self.x + u) - self.grad0
+        return self.f.grad_at_sum(self.x, u) - self.grad0
 
-    def product(self, v: Tensor, radius: float) -> Tensor:
-        """∇²f(x)v for a unit v, by a gradient difference at the given radius; the error is at most L2·radius/2."""
-        return self.grad(v * radius).div_(radius)
+    def sum_with(self, u: Tensor) -> Tensor | None:
+        """x + u in a new vector; None if f forms it in memory of its own, and no vector is needed."""
+        return None if self.f.adds else self.x + u
+
+    def value_and_grad_of_f(self, u: Tensor, point: Tensor | None) -> tuple[Tensor, Tensor]:
+        """f and ∇f at x + u, which is `point` where there is one."""
+        return self.f.value_and_grad_at_sum(self.x, u) if point is None else self.f.value_and_grad(point)
+
+    def product(self, v: Tensor, radius: float, out: Tensor | None = None) -> Tensor:
+        """∇²f(x)v for a unit v, by a gradient difference at the given radius; the error is at most L2·radius/2.
+
+        In `out`, which may be v itself, or in a new vector.
+        """
+        return torch.sub(self.f.grad_at_sum(self.x, v, radius), self.grad0, out=out).div_(radius)
+
+    def let_go(self) -> None:
+        """Free ∇f(x), once nothing but measuring is left to do."""
+        self.grad0 = self.grad0.new_empty(0)
 
     def value(self, *, value: float, slope: float, product: float, cubic: float) -> float:
         """f̂(u), from values where they are exact enough, else from gradients.

@@ -119,7 +119,7 @@ def find(
     delta: float,
     smoothness: float | None,
     hessian_lipschitz: float | None,
-    basis: int | None,
+    basis: int | None = None,
     max_gradients: int | None,
     seed: int,
     keep_history: bool,
@@ -214,8 +214,13 @@ def find(
     if candidate.vector is None:
         return result(candidate.status, scale, **evidence)
     v = candidate.vector.div_(vectors.norm(candidate.vector))
-    status, measurements = _confirm(search, scale, v, stochastic)
+    grad0 = f_hat.grad0 if name == "krylov" else None
+    if grad0 is None:  # Whoever counts vectors chose another extractor: better no L2 than one more.
+        f_hat.let_go()
+    status, measurements = _confirm(search, scale, v, stochastic, grad0)
     evidence["hessian_lipschitz"] = measurements[0].hessian_lipschitz
+    if status is not Status.FOUND:
+        evidence["deciding"] = (v,)
     return result(
         status,
         scale,
@@ -260,10 +265,12 @@ def _gamma_on_samples(search: Search) -> float:
     return theory.sampled_gamma(gamma=search.gamma, accuracy=theory.sampling_accuracy(log_factor=ell))
 
 
-def _confirm(search: Search, scale: Scale, v: Tensor, stochastic: bool) -> tuple[Status, tuple[Measurement, ...]]:
+def _confirm(
+    search: Search, scale: Scale, v: Tensor, stochastic: bool, grad0: Tensor | None
+) -> tuple[Status, tuple[Measurement, ...]]:
     """Measure the curvature along v again on the same F_S and, where there is more than that, on fresh samples."""
     for radius in dict.fromkeys(scale.measuring_radii or (scale.radius,)):
-        same = measure.on_same_sample(search.f, search.x, v, replace(scale, radius=radius), search.f_hat.grad0)
+        same = measure.on_same_sample(search.f, search.x, v, replace(scale, radius=radius), grad0)
         if same.consistent:
             break
     if not same.is_finite:

@@ -186,9 +186,10 @@ def krylov(
         if not low_enough and projection.log_missed(gamma()) <= allowed:
             return nothing()
         w.div_(b)
-        if projection.size == m:
+        if projection.size == m and step + 1 < settings.num_steps:
             _restart(basis, projection)
-    return candidate(Status.NOTHING_FOUND, exhausted=True)
+    deciding = (_combine(basis, projection, 0),) if projection.size else ()
+    return candidate(Status.NOTHING_FOUND, exhausted=True, deciding=deciding)
 
 
 def _radius(settings: KrylovSettings, gamma: float) -> float:

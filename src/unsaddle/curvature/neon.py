@@ -153,9 +153,9 @@ def neon(
     accuracy of a gradient difference alone, and U and 𝓕 play no part. The noise is drawn from the ball all the same:
     only its direction matters, which is that of plain NEON at the same seed.
 
-    Cost: one gradient a step, at most t. Memory: u, the probe point and ∇f(x), whatever t is. One step passes once over
-    its vectors, block by block, so the state has moved on to u_{τ+1} when u_τ passes the test, and is taken back by one
-    step from the gradient still at hand.
+    Cost: one gradient a step, at most t. Memory: u, ∇f(x) and, but for a model, the probe point, whatever t is. One
+    step passes once over its vectors, block by block, so the state has moved on to u_{τ+1} when u_τ passes the test,
+    and is taken back by one step from the gradient still at hand.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
@@ -168,7 +168,7 @@ def neon(
     x, g0 = f_hat.x, f_hat.grad0
     eta, L2 = settings.step_size, settings.hessian_lipschitz
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
-    point = x + u
+    point = f_hat.sum_with(u)
     (next_uu,) = vectors.dots((u, u))
     history: list[tuple[int, float]] = []
     lowest = math.inf
@@ -182,7 +182,7 @@ def neon(
             observer(tau, u)
         slope = vectors.dots((g0, u))[0] if settings.decrease is not None else 0.0
         g = None  # The last gradient goes before the next one comes.
-        value, g = f_hat.f.value_and_grad(point)
+        value, g = f_hat.value_and_grad_of_f(u, point)
         ug, next_uu = _sweep(x, u, g, g0, point, eta)  # u is now u_{τ+1}
         if uu == 0.0:
             break  # Everything has shrunk away.
@@ -211,7 +211,7 @@ def neon(
     return candidate(Status.NOTHING_FOUND)
 
 
-def _sweep(x: Tensor, u: Tensor, g: Tensor, g0: Tensor, point: Tensor, eta: float) -> list[float]:
+def _sweep(x: Tensor, u: Tensor, g: Tensor, g0: Tensor, point: Tensor | None, eta: float) -> list[float]:
     """One step of (12), in place: uᵀ∇f̂(u) at the u that it leaves, and ‖u‖² at the one it comes to."""
     products = []
     for x_, u_, g_, g0_, p_ in vectors.blocks(x, u, g, g0, point):

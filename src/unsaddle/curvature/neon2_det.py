@@ -130,7 +130,7 @@ def neon2_det(
     shift = 1.0 - 0.75 * settings.gamma / L1
     y = vectors.random_direction(x, generator).mul_(settings.noise_radius)
     y_other = torch.zeros_like(x)  # y_{t−1} before a sweep, y_{t+1} after it
-    point = x + y
+    point = f_hat.sum_with(y)
     history: list[tuple[int, float]] = []
     lowest = math.inf
 
@@ -138,7 +138,8 @@ def neon2_det(
         return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
 
     for t in range(1, settings.num_steps + 1):
-        g = f_hat.f.grad(point)
+        g = None  # The last gradient goes before the next one comes.
+        g = f_hat.value_and_grad_of_f(y, point)[1]
         yy, yg, vv = _sweep(x, y, y_other, g, g0, point, L1, shift)
         if not (math.isfinite(yg) and math.isfinite(vv)):
             return candidate(Status.NOT_FINITE)
@@ -163,7 +164,7 @@ def neon2_det(
 
 
 def _sweep(
-    x: Tensor, y: Tensor, y_other: Tensor, g: Tensor, g0: Tensor, point: Tensor, L1: float, shift: float
+    x: Tensor, y: Tensor, y_other: Tensor, g: Tensor, g0: Tensor, point: Tensor | None, L1: float, shift: float
 ) -> list[float]:
     """One step, in place, from y_{t−1} to y_{t+1} in `y_other`: ‖y_t‖², y_tᵀ∇f̂(y_t) and ‖v_t‖²."""
     products = []

@@ -168,6 +168,7 @@ def neon2_online(
         kept: Tensor | None = None
         for t in range(1, min(settings.steps_a_round, left) + 1):
             left -= 1
+            f_hat = hu = None  # The last gradients go before the next ones come.
             f_hat = DisplacedFunction(objective.sample(batch, generator, ledger=ledger), x)
             hu = f_hat.grad(u)
             if keep_history:

@@ -190,7 +190,7 @@ def neon_plus(
     eta, zeta = settings.step_size, settings.momentum
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
     w, h = torch.zeros_like(x), torch.zeros_like(x)  # v = −ηw
-    point = x + u
+    point = f_hat.sum_with(u)
     (next_uu,) = vectors.dots((u, u))
     first_far: Tensor | None = None  # NCFind's y_j
     far = (
@@ -211,7 +211,7 @@ def neon_plus(
             observer(tau, torch.add(u, w, alpha=zeta * eta))
         at_y = _ValueAtY.of(f_hat, u, w * -eta, zeta) if settings.decrease is not None and tau > 0 else None
         g = None  # The last gradient goes before the next one comes.
-        value, g = f_hat.f.value_and_grad(point)
+        value, g = f_hat.value_and_grad_of_f(u, point)
         *at_tau, next_uu = _sweep(x, u, w, h, g, g0, point, eta, zeta, first=tau == 0)  # (u, w) is now at τ+1
         at = _Products(uu, *at_tau)
         if at.uu == 0.0:
@@ -251,7 +251,7 @@ def _sweep(
     h: Tensor,
     g: Tensor,
     g0: Tensor,
-    point: Tensor,
+    point: Tensor | None,
     eta: float,
     zeta: float,
     first: bool,

@@ -131,6 +131,7 @@ def oja(
     for tau in range(settings.num_steps):
         if observer is not None:
             observer(tau, w)
+        hw = None  # The last product goes before the next one comes.
         f = objective.sample(batch, generator, hessian=settings.radius is None, ledger=ledger)
         if settings.radius is None:
             hw = second_order(f).hvp(x, w)

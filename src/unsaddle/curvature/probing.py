@@ -123,7 +123,7 @@ def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> tuple
         return False, math.nan
     r, rounding = scale.radius, 1.2 * scale.noise / scale.radius
     for v in {id(v): v for v in (candidate.deciding[0], candidate.deciding[-1])}.values():
-        near, change = opposite_probes(f_hat.f, f_hat.x, v, r, f_hat.grad0)
+        near, change, _ = opposite_probes(f_hat.f, f_hat.x, v, r, f_hat.grad0)
         changes.append(change)
         if not change * r / 2.0 <= scale.gamma / 2.0 + rounding:
             return False, changes[0]

@@ -10,7 +10,9 @@ from torch import Tensor
 from unsaddle import vectors
 
 
-def renormalised(squared_norm: float, radius: float, x: Tensor, point: Tensor, u: Tensor, *others: Tensor) -> float:
+def renormalised(
+    squared_norm: float, radius: float, x: Tensor, point: Tensor | None, u: Tensor, *others: Tensor
+) -> float:
     """‖u‖² after the state (u, *others) was rescaled in place to ‖u‖ = r, and point = x + u with it.
 
     Nothing is done, and no vector touched, while r/2 ≤ ‖u‖ ≤ 2r, or where u is zero or not finite.
@@ -19,7 +21,7 @@ def renormalised(squared_norm: float, radius: float, x: Tensor, point: Tensor, u
         squared_norm: ‖u‖².
         radius: r.
         x: where f̂ is anchored.
-        point: x + u, where the next gradient is taken.
+        point: x + u, where the next gradient is taken; None if the function forms it itself.
         u: what must stay near r.
         others: whatever else depends linearly on the start: on a quadratic, f̂ does not notice the rescaling.
     """

@@ -147,7 +147,8 @@ class Curvature:
     """The lowest quotient that the extractor met on its way: evidence, not a bound."""
     measurements: tuple[Measurement, ...] = ()
     deciding: tuple[Tensor, ...] = field(default=(), repr=False)
-    """Where nothing was found: the directions that decide, lowest first; on them "nothing" was checked."""
+    """Where nothing was found: the directions that decide, lowest first; on them "nothing" was checked. Where a
+    candidate was not confirmed: the candidate. Where the budget ended: the lowest that was seen, unmeasured."""
     history: tuple[tuple[int, float], ...] = field(default=(), repr=False)
     """(gradients or Hessian products spent, quotient) for each step, if it was asked for."""
 

@@ -1,0 +1,160 @@
+"""A model's trainable parameters as one flat vector, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks
+
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers by width in bytes."""
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether two dense tensors are equal bit for bit: −0 is not 0, and a NaN equals itself."""
+    bits = BITS.get(a.element_size())
+    return torch.equal(a, b) if bits is None else torch.equal(a.view(bits), b.view(bits))
+
+
+class FlatParameters:
+    """The trainable ones among the parameters, seen as a vector: in their order, tied ones once, frozen ones left out.
+
+    Args:
+        parameters: tensors, or (name, tensor) pairs as `named_parameters()` gives them.
+
+    The model keeps its own memory: `assign` copies into the parameters, so that whatever holds on to them (an
+    optimizer, a compiled graph, a CUDA graph) sees the change. Their version counters stay, so that a graph that was
+    built before and is differentiated after is still valid if the values are put back in between.
+
+    >>> layer = torch.nn.Linear(2, 1)
+    >>> flat = FlatParameters(layer.named_parameters())
+    >>> flat.assign(torch.tensor([1.0, 2.0, 3.0]))
+    >>> layer.weight.tolist(), layer.bias.tolist(), flat.names
+    ([[1.0, 2.0]], [3.0], ('weight', 'bias'))
+    """
+
+    def __init__(self, parameters: Iterable[Tensor] | Iterable[tuple[str, Tensor]]) -> None:
+        named: dict[int, tuple[str, Tensor]] = {}
+        for i, item in enumerate(parameters):
+            name, parameter = item if isinstance(item, tuple) else (f"parameter {i}", item)
+            if parameter.requires_grad:
+                named.setdefault(id(parameter), (name, parameter))
+        self.names = tuple(name for name, _ in named.values())
+        self.tensors = tuple(parameter for _, parameter in named.values())
+        self._check()
+        self._sizes = [parameter.numel() for parameter in self.tensors]
+        self._remembered: Tensor | None = None
+
+    def _check(self) -> None:
+        if not self.tensors:
+            raise ValueError(
+                "there is no parameter that requires a gradient; call requires_grad_() on those to be probed, and look "
+                "at the filter if there is one"
+            )
+        first = self.tensors[0]
+        for name, parameter in zip(self.names, self.tensors, strict=True):
+            if parameter.dtype not in checks.FLOATS:
+                raise TypeError(
+                    f"parameters must be float32 or float64, got {parameter.dtype} in {name!r}, which rounds small "
+                    "steps away; probe copy.deepcopy(model).float(), with autocast in the loss if it was trained so"
+                )
+            if parameter.dtype != first.dtype or parameter.device != first.device:
+                raise TypeError(
+                    f"trainable parameters must share one dtype and one device, got {first.dtype} on {first.device} in "
+                    f"{self.names[0]!r} and {parameter.dtype} on {parameter.device} in {name!r}; convert the model "
+                    "with .to(...), or leave some of them out"
+                )
+            if parameter.is_meta:
+                raise ValueError(f"{name!r} is on the meta device and holds no numbers; make the model on a real one")
+
+    @property
+    def dimension(self) -> int:
+        """The length of the vector."""
+        return sum(self._sizes)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tensors[0].dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.tensors[0].device
+
+    def pieces(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each parameter's own memory, outside autograd, with its part of `x` in its shape."""
+        parts = torch.split(x.detach(), self._sizes)
+        for parameter, part in zip(self.tensors, parts, strict=True):
+            yield parameter.data, part.view(parameter.shape)
+
+    def point(self) -> Tensor:
+        """The parameters as they are, in a new vector."""
+        x = torch.empty(self.dimension, dtype=self.dtype, device=self.device)
+        for parameter, part in self.pieces(x):
+            part.copy_(parameter)
+        return x
+
+    def remembered(self) -> Tensor:
+        """The parameters as they are; the same vector again as long as they do not change.
+
+        So that the x of a search and the copy that the parameters are restored from are one vector in memory.
+        """
+        if self._remembered is None or not self.is_at(self._remembered):
+            self._remembered = None  # Before the next one is made.
+            self._remembered = self.point()
+        return self._remembered
+
+    def forget(self) -> None:
+        """Let go of the vector that was remembered."""
+        self._remembered = None
+
+    def is_at(self, x: Tensor) -> bool:
+        """Whether the parameters are `x`, bit for bit."""
+        return not self.differing(x)
+
+    def differing(self, x: Tensor) -> list[str]:
+        """Names of the parameters that are not `x`, bit for bit."""
+        pairs = zip(self.names, self.pieces(x), strict=True)
+        return [name for name, (parameter, part) in pairs if not same_bits(parameter, part)]
+
+    def assign(self, x: Tensor, u: Tensor | None = None, scale: float = 1.0) -> None:
+        """Copy `x`, or x + scale·u, into the parameters."""
+        if x.shape != (self.dimension,):
+            raise ValueError(f"x must have one entry a parameter, ({self.dimension},), got {tuple(x.shape)}")
+        if x.dtype != self.dtype or x.device != self.device:
+            raise TypeError(
+                f"x is {x.dtype} on {x.device}, but the parameters are {self.dtype} on {self.device}; "
+                "convert one of them with .to(...)"
+            )
+        if u is None:
+            for parameter, part in self.pieces(x):
+                parameter.copy_(part)
+            return
+        u = checks.vector_like(u, x, "u")
+        for (parameter, part), (_, step) in zip(self.pieces(x), self.pieces(u), strict=True):
+            torch.add(part, step, alpha=scale, out=parameter)
+
+    def has_gradient(self) -> bool:
+        """Whether any of the parameters has a gradient."""
+        return any(parameter.grad is not None for parameter in self.tensors)
+
+    def gradient(self, *, release: bool = False) -> Tensor:
+        """The gradients in a new vector: zero where there is none, sparse ones made dense.
+
+        Args:
+            release: set each `.grad` to None once it is copied, so that the two never fill the memory together.
+        """
+        g = torch.empty(self.dimension, dtype=self.dtype, device=self.device)
+        for parameter, (_, part) in zip(self.tensors, self.pieces(g), strict=True):
+            grad = parameter.grad
+            if grad is None:
+                part.zero_()
+            elif grad.layout is torch.strided:
+                part.copy_(grad.detach())
+            else:
+                part.zero_().add_(grad.detach())
+            if release:
+                parameter.grad = grad = None
+        return g

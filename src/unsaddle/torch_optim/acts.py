@@ -1,0 +1,56 @@
+"""What a verdict is made of, whether its samples come from closures or from an objective."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.curvature.displaced import VALUE_ROUNDING
+from unsaddle.curvature.result import Status
+from unsaddle.objective import SampledFunction
+from unsaddle.torch_optim import length, policy
+
+DELTA = 0.05
+"""The probability that an unlucky random start hides a curvature below −γ."""
+
+FIRST_LENGTH = 1e-3
+"""The first step that is tried, as a share of ‖x‖ (of 1 at x = 0)."""
+
+SHARE_OF_BEST = 0.5
+"""How much of the length that is best for one sample is tried on others, for which it is mostly too long. The descent
+that follows makes up for it."""
+
+
+def at(f: SampledFunction, x: Tensor, v: Tensor, s: float) -> tuple[float, float]:
+    """Loss, and slope along v, at x + sv."""
+    value, grad = f.value_and_grad(torch.add(x, v, alpha=s))
+    return float(value), vectors.dots((v, grad))[0]
+
+
+def length_along(f: SampledFunction, x: Tensor, v: Tensor, *, radius: float, slope: float) -> float:
+    """How far to go along v, with its sign; 0 if nowhere is lower. At most `policy.LENGTHS` evaluations.
+
+    Args:
+        f: what to go by.
+        x: where from.
+        v: a unit vector.
+        radius: the probe radius: steps as short as that tell nothing.
+        slope: the gradient along v. To second order both ways go down; to first order, the one against it.
+    """
+    value = float(f.value(x))
+    best = length.search(
+        lambda s: at(f, x, v, s),
+        value=value,
+        first=math.copysign(max(4.0 * radius, FIRST_LENGTH * (vectors.norm(x) or 1.0)), -slope),
+        max_evaluations=policy.LENGTHS - 1,
+        resolution=VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(value),
+    )
+    return SHARE_OF_BEST * best.length
+
+
+def sentence(status: Status) -> str:
+    """A status as a sentence."""
+    return status.value[0].upper() + status.value[1:] + "."

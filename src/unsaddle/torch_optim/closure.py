@@ -1,0 +1,162 @@
+"""A training step's closure as an objective: one frozen batch, replayed at any point without a trace."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from unsaddle import checks, vectors
+from unsaddle.cost import Ledger
+from unsaddle.objective import SampledFunction, freeze
+from unsaddle.objectives.parameters import FlatParameters
+from unsaddle.objectives.randomness import RandomState
+from unsaddle.objectives.replayed import Replayed
+
+Closure = Callable[[], Any]
+"""Sets gradients to zero, computes the loss, calls `.backward()`, returns the loss."""
+
+SAME_VALUE, SAME_NORM = 1e-4, 1e-2
+"""How far the loss, and the norm of its gradient, may be off when asked twice, as a share: devices that add in any
+order are far below, other batches far above."""
+
+
+class ClosureObjective:
+    """What a closure computes, as a function of the parameters: for one batch, one draw of dropout, one set of buffers.
+
+    The first evaluation finds the modules that run, so that their buffers are restored, too. `check` costs one
+    gradient; the next one at the same point then shows whether the closure answers the same twice.
+
+    Args:
+        closure: as for `Optimizer.step`. It is kept no longer than this object, and must mean the same batch all along.
+        flat: the parameters.
+
+    >>> layer = torch.nn.Linear(1, 1)
+    >>> def closure():
+    ...     layer.zero_grad()
+    ...     loss = layer(torch.ones(1, 1)).square().mean()
+    ...     loss.backward()
+    ...     return loss
+    >>> f = ClosureObjective(closure, FlatParameters(layer.parameters())).sample()
+    >>> value, grad = f.value_and_grad(torch.tensor([1.0, 2.0]))
+    >>> float(value), grad.tolist(), layer.weight.grad
+    (9.0, [6.0, 6.0], None)
+    """
+
+    num_samples = 1
+
+    def __init__(self, closure: Closure, flat: FlatParameters) -> None:
+        if not callable(closure):
+            raise TypeError(
+                f"expected a closure that sets gradients to zero, computes the loss, calls backward and returns the "
+                f"loss, got {type(closure).__name__}"
+            )
+        self.flat = flat
+        self.evaluations = 0
+        """Calls of the closure; each costs a gradient, whatever was wanted of it."""
+        self._closure, self._start = closure, RandomState.capture({flat.device})
+        self._oracle: Replayed | None = None
+        self._first: tuple[float, float] | None = None
+
+    def check(self) -> None:
+        """Evaluate the closure where the parameters are.
+
+        Raises:
+            ValueError: it calls no backward, or does not return a finite number.
+        """
+        loss, grad = self._evaluate(self.point)
+        self._first = float(loss), vectors.norm(grad)
+        if not all(math.isfinite(number) for number in self._first):
+            raise ValueError(
+                f"the closure returned a loss of {self._first[0]} with a gradient of norm {self._first[1]} at the "
+                "current parameters: expected finite numbers; there is nothing to probe here"
+            )
+
+    @property
+    def point(self) -> Tensor:
+        """The parameters as they are."""
+        return self.flat.remembered()
+
+    def sample(
+        self,
+        size: int | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        replacement: bool = False,
+        hessian: bool = False,
+        ledger: Ledger | None = None,
+    ) -> SampledFunction:
+        """The closure's own batch: there is nothing else to draw."""
+        return freeze(self, 1, hessian, ledger)
+
+    def value(self, x: Tensor) -> Tensor:
+        return self.value_and_grad(x)[0]  # A closure calls backward whether or not it is wanted.
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        value, grad = self._evaluate(x)
+        if self._first is not None and x.data_ptr() == self.point.data_ptr():
+            self._check_same(float(value), vectors.norm(grad), *self._first)
+            self._first = None
+        return value, grad
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        raise ValueError("a closure has gradients only, no Hessian products; use krylov, neon or neon+")
+
+    def _evaluate(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.evaluations += 1
+        if self._oracle is None:
+            seen: dict[int, nn.Module] = {}
+            with _discovery(seen):
+                value, grad = _replayed(self._closure, self.flat, [], self._start).value_and_grad(x)
+            self._oracle = _replayed(self._closure, self.flat, list(seen.values()), self._start)
+        else:
+            value, grad = self._oracle.value_and_grad(x)
+        return value, grad
+
+    @staticmethod
+    def _check_same(value: float, norm: float, first_value: float, first_norm: float) -> None:
+        if abs(value - first_value) > SAME_VALUE * abs(value) or abs(norm - first_norm) > SAME_NORM * norm:
+            raise ValueError(
+                f"the closure changes its batch: called twice at the same parameters it returned {first_value:.8g} and "
+                f"{value:.8g}, with gradients of norm {first_norm:.4g} and {norm:.4g}; fetch the batch outside of it, "
+                "so that every call means the same samples (what it draws from torch's global generator is replayed)"
+            )
+
+
+def _replayed(closure: Closure, flat: FlatParameters, modules: list[nn.Module], start: RandomState) -> Replayed:
+    def run(backward: bool) -> Tensor:
+        return checks.scalar(closure(), "the closure")
+
+    return Replayed(run, flat, modules, start=start, what="the closure")
+
+
+@contextlib.contextmanager
+def _discovery(seen: dict[int, nn.Module]) -> Iterator[None]:
+    """Inside, every module is noted in `seen` before its first forward; afterwards its buffers are as they were.
+
+    An optimizer knows parameters only, so this is the way to the buffers that a closure changes.
+    """
+    saved: list[tuple[Tensor, Tensor]] = []
+
+    def note(module: nn.Module, args: Any) -> None:
+        for child in module.modules():  # Inside a compiled module, children are called without hooks.
+            if id(child) not in seen:
+                seen[id(child)] = child
+                saved.extend((b, b.detach().clone()) for b in child.buffers(recurse=False))
+
+    handle = register_module_forward_pre_hook(note)
+    try:
+        with warnings.catch_warnings():
+            # That the hook fires once more for a compiled module than for others; once is enough.
+            warnings.filterwarnings("ignore", message="Using `torch.compile.* when there are global hooks")
+            yield
+    finally:
+        handle.remove()
+        for buffer, content in saved:
+            buffer.data.copy_(content)

@@ -1,0 +1,431 @@
+"""A model, its loss and its data as an objective."""
+
+import math
+import random
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import TensorDataset
+
+from tests.objectives.traces import Everything
+from unsaddle import Cost, Function, ModelObjective, is_minimum, negative_curvature
+from unsaddle.objective import Objective
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def regress(model, batch):
+    return (model(batch[0]) - batch[1]).square().mean()
+
+
+def network(*extra: nn.Module) -> nn.Sequential:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(3, 4), *extra, nn.Tanh(), nn.Linear(4, 1))
+
+
+X, Y = torch.randn(20, 3, generator=rng(1)), torch.randn(20, 1, generator=rng(2))
+DATA = TensorDataset(X, Y)
+
+
+def gradient(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    grads = torch.autograd.grad(regress(model, (x, y)), list(model.parameters()))
+    return torch.cat([g.flatten() for g in grads])
+
+
+def test_it_is_an_objective_with_a_point():
+    model = network()
+    F = ModelObjective(model, regress, DATA)
+    assert isinstance(F, Objective)
+    assert F.num_samples == 20
+    assert torch.equal(F.point, nn.utils.parameters_to_vector(model.parameters()))
+
+
+@pytest.mark.parametrize("micro_batch", [1, 7, 20, 100])
+def test_micro_batches_of_any_size_add_up_to_the_mean_over_the_rows(micro_batch):
+    model = network()
+    F = ModelObjective(model, regress, DATA, micro_batch=micro_batch)
+    f = F.sample()
+    value, grad = f.value_and_grad(F.point)
+    torch.testing.assert_close(value, regress(model, (X, Y)).detach())
+    torch.testing.assert_close(grad, gradient(model, X, Y))
+    torch.testing.assert_close(f.value(F.point), value)
+    assert f.cost == Cost(gradients=1, samples=20, values=1, value_samples=20)
+
+
+def test_no_more_rows_than_a_micro_batch_go_through_the_model_at_once():
+    rows = []
+    F = ModelObjective(network(), lambda m, b: rows.append(len(b[0])) or regress(m, b), DATA, micro_batch=8)
+    F.sample(18, rng()).grad(F.point)
+    assert rows == [8, 8, 2]
+
+
+def test_elsewhere_the_gradient_is_that_of_a_model_with_these_parameters():
+    F = ModelObjective(network(), regress, DATA)
+    x = F.point + 0.3
+    other = network()
+    nn.utils.vector_to_parameters(x, other.parameters())
+    torch.testing.assert_close(F.sample().grad(x), gradient(other, X, Y))
+
+
+def test_a_sample_is_frozen_and_the_next_one_is_fresh():
+    F = ModelObjective(network(nn.Dropout(0.5)), regress, DATA)
+    g = rng()
+    f, h = F.sample(20, g), F.sample(20, g)
+    assert torch.equal(f.grad(F.point), f.grad(F.point))
+    assert not torch.allclose(f.grad(F.point), h.grad(F.point))  # All rows in both, but other masks.
+    assert torch.equal(F.sample(5, rng(3)).grad(F.point), F.sample(5, rng(3)).grad(F.point))
+    assert torch.equal(F.sample().grad(F.point), F.sample().grad(F.point))
+
+
+def test_the_same_masks_answer_at_another_point():
+    model = network(nn.Dropout(0.5))
+    seen = []
+    model[1].register_forward_hook(lambda module, inputs, output: seen.append(output == 0.0))
+    F = ModelObjective(model, regress, DATA, micro_batch=10)
+    f = F.sample()
+    f.grad(F.point)
+    f.value(F.point + 0.1)
+    assert torch.equal(seen[0], seen[2])
+    assert torch.equal(seen[1], seen[3])
+    assert not torch.equal(seen[0], seen[1])
+
+
+def test_another_seed_gives_other_masks():
+    model = network(nn.Dropout(0.5))
+    first, second = (ModelObjective(model, regress, DATA, seed=seed).sample() for seed in (0, 7))
+    x = nn.utils.parameters_to_vector(model.parameters()).detach()
+    assert not torch.equal(first.grad(x), second.grad(x))
+
+
+def test_evaluations_leave_no_trace_in_gradients_that_are_there():
+    model = network(nn.BatchNorm1d(4), nn.Dropout(0.5))
+    regress(model, (X, Y)).backward()
+    before = Everything(model)
+    F = ModelObjective(model, regress, DATA, micro_batch=6)
+    f = F.sample(12, rng())
+    f.value_and_grad(F.point + 1.0)
+    f.value(F.point)
+    before.check()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_loss_that_raises_in_the_middle_leaves_no_trace(error):
+    model = network(nn.BatchNorm1d(4))
+    calls = []
+
+    def loss(m, batch):
+        calls.append(batch)
+        if len(calls) == 4:
+            raise error("in the middle")
+        return regress(m, batch)
+
+    before = Everything(model)
+    F = ModelObjective(model, loss, DATA, micro_batch=5)
+    with pytest.raises(error, match="in the middle"):
+        is_minimum(F)
+    before.check()
+
+
+def test_a_loss_that_is_not_finite_is_named_and_leaves_no_trace():
+    model = network(nn.BatchNorm1d(4))
+    before = Everything(model)
+    F = ModelObjective(model, lambda m, b: regress(m, b) * math.nan, DATA)
+    assert negative_curvature(F, F.point).status.name == "NOT_FINITE"
+    verdict = is_minimum(F)
+    assert verdict.kind == "undecided"
+    assert "finite" in verdict.reason
+    before.check()
+
+
+def test_after_training_the_point_is_where_the_model_is():
+    model = network()
+    F = ModelObjective(model, regress, DATA)
+    f, first = F.sample(), F.point
+    g = f.grad(first)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(1.0)
+    assert torch.equal(f.grad(first), g)  # A frozen function does not mind.
+    assert torch.equal(F.point, nn.utils.parameters_to_vector(model.parameters()))
+    assert not torch.equal(F.point, first)
+
+
+def test_a_point_can_be_made_the_models():
+    model = network()
+    F = ModelObjective(model, regress, DATA)
+    F.assign(torch.arange(21.0))
+    assert torch.equal(nn.utils.parameters_to_vector(model.parameters()), torch.arange(21.0))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        (None, ("0.weight", "0.bias", "2.weight", "2.bias")),
+        ("2.*", ("2.weight", "2.bias")),
+        (["*.bias", "0.weight"], ("0.weight", "0.bias", "2.bias")),
+        (lambda name: name.startswith("0"), ("0.weight", "0.bias")),
+    ],
+)
+def test_parameters_are_chosen_by_name_and_the_others_keep_their_gradients(chosen, names):
+    model = network()
+    model[0].bias.grad = torch.ones(4)
+    before = Everything(model)
+    F = ModelObjective(model, regress, DATA, parameters=chosen)
+    assert F.parameters.names == names
+    expected = torch.cat([g.flatten() for n, g in _named_gradients(model).items() if n in names])
+    torch.testing.assert_close(F.sample().grad(F.point), expected)
+    before.check()
+
+
+def _named_gradients(model):
+    named = dict(model.named_parameters())
+    return dict(zip(named, torch.autograd.grad(regress(model, (X, Y)), list(named.values())), strict=True))
+
+
+def test_names_are_those_of_the_model_inside_torch_compile():
+    model = torch.compile(network(), backend="eager")
+    assert ModelObjective(model, regress, DATA, parameters="2.*").parameters.names == ("2.weight", "2.bias")
+
+
+def test_a_name_that_matches_nothing_is_refused():
+    with pytest.raises(ValueError, match=r"no parameter is called 'head.\*'; there are 0.weight, 0.bias, 2.weight"):
+        ModelObjective(network(), regress, DATA, parameters="head.*")
+    with pytest.raises(ValueError, match=r"no parameter that requires a gradient.*look at the filter"):
+        ModelObjective(network(), regress, DATA, parameters=lambda name: False)
+
+
+def test_two_points_inside_one_autocast_context_have_two_gradients():
+    F = ModelObjective(network(), regress, DATA)
+    f = F.sample()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not torch.equal(f.grad(F.point), f.grad(F.point + 0.1))
+        inside = f.grad(F.point)
+    model = network()
+
+    def loss(m, batch):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return regress(m, batch)
+
+    assert torch.equal(inside, ModelObjective(model, loss, DATA).sample().grad(F.point))
+
+
+def test_it_works_inside_no_grad_and_inference_mode():
+    F = ModelObjective(network(), regress, DATA)
+    f = F.sample()
+    expected = f.grad(F.point)
+    with torch.no_grad():
+        assert torch.equal(f.grad(F.point), expected)
+    with torch.inference_mode():
+        assert torch.equal(f.grad(F.point), expected)
+
+
+def clip(grad):
+    return grad.clamp(-1e-3, 1e-3)
+
+
+def test_a_hook_that_clips_is_named_and_not_run():
+    model = network()
+    expected = gradient(model, X, Y)
+    model[0].weight.register_hook(clip)
+    before = Everything(model)
+    F = ModelObjective(model, regress, DATA)
+    with pytest.warns(
+        RuntimeWarning, match=r"hooks of parameters are not run while the model is probed \(0.weight: clip\)"
+    ):
+        f = F.sample()
+    torch.testing.assert_close(f.grad(F.point), expected)
+    F.sample()  # It is said once.
+    before.check()
+
+
+def test_a_hook_can_be_run_on_demand():
+    model = network()
+    model[0].weight.register_hook(clip)
+    F = ModelObjective(model, regress, DATA, hooks="run")
+    assert float(F.sample().grad(F.point)[:12].abs().max()) <= 1.001e-3
+
+
+def test_an_optimizer_that_steps_in_backward_is_named_and_does_not_step():
+    model = network()
+    expected = gradient(model, X, Y)
+    optimizers = {p: torch.optim.Adam([p]) for p in model.parameters()}
+
+    def step_in_backward(p):
+        optimizers[p].step()
+        p.grad = None
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(step_in_backward)
+    before = Everything(model)
+    F = ModelObjective(model, regress, DATA)
+    with pytest.warns(RuntimeWarning, match=r"0.weight: .*step_in_backward;.* and 1 more"):
+        f = F.sample()
+    torch.testing.assert_close(f.grad(F.point), expected)
+    before.check()
+    assert all(not optimizer.state for optimizer in optimizers.values())
+    F = ModelObjective(model, regress, DATA, hooks="run")
+    with pytest.raises(RuntimeError, match=r"the loss changed '0.weight' while it was evaluated"):
+        F.sample().grad(F.point)
+    before.check(versions=False)
+
+
+def test_a_forward_that_writes_to_its_weights_is_refused_and_undone():
+    model = nn.Embedding(5, 3, max_norm=0.1)
+    before = Everything(model)
+    F = ModelObjective(model, lambda m, b: m(b).square().mean(), [torch.arange(5)])
+    with pytest.raises(RuntimeError, match=r"the loss changed 'weight' while it was evaluated.*max_norm"):
+        F.sample().grad(F.point)
+    before.check(versions=False)
+
+
+def test_a_forward_that_writes_to_frozen_weights_is_refused():
+    model = nn.ModuleDict({"student": nn.Linear(3, 1), "teacher": nn.Linear(3, 1).requires_grad_(False)})
+
+    def loss(m, batch):
+        with torch.no_grad():
+            m["teacher"].weight.lerp_(m["student"].weight, 0.1)
+        return (m["student"](batch[0]) - m["teacher"](batch[0])).square().mean()
+
+    F = ModelObjective(model, loss, DATA)
+    with pytest.raises(RuntimeError, match=r"the loss changed 'teacher.weight' while it was evaluated"):
+        F.sample().grad(F.point)
+
+
+def test_numbers_that_cannot_be_drawn_again_are_named():
+    own = rng()
+    model = network()
+    noisy = lambda m, b: regress(m, (b[0] + torch.randn(b[0].shape, generator=own), b[1]))  # noqa: E731
+    F = ModelObjective(model, noisy, DATA)
+    assert negative_curvature(F, F.point).status.name == "NOT_DETERMINISTIC"
+    assert "not deterministic" in is_minimum(F).reason
+
+
+def test_numbers_of_python_and_numpy_can_be_drawn_again():
+    model = network()
+    F = ModelObjective(model, lambda m, b: regress(m, b) * random.random(), DATA)
+    f = F.sample()
+    assert torch.equal(f.grad(F.point), f.grad(F.point))
+
+
+def test_a_loss_that_changes_its_batch_is_refused():
+    def loss(m, batch):
+        batch[0].add_(1.0)
+        return regress(m, batch)
+
+    F = ModelObjective(network(), loss, DATA)
+    with pytest.raises(ValueError, match="the loss changed its batch in place"):
+        F.sample(5, rng()).grad(F.point)
+
+
+def test_a_loss_without_a_gradient_is_refused():
+    F = ModelObjective(network(), lambda m, b: regress(m, b).detach(), DATA)
+    with pytest.raises(ValueError, match="the loss does not depend on the parameters through autograd"):
+        F.sample().grad(F.point)
+    other = nn.Parameter(torch.ones(()))
+    F = ModelObjective(network(), lambda m, b: other * 2.0, DATA)
+    with pytest.raises(ValueError, match="the loss left no parameter with a gradient"):
+        F.sample().grad(F.point)
+
+
+def test_a_loss_that_is_no_scalar_is_refused():
+    F = ModelObjective(network(), lambda m, b: m(b[0]), DATA)
+    with pytest.raises(ValueError, match=r"the loss must return a scalar, got a tensor of shape \(20, 1\)"):
+        F.sample().value(F.point)
+
+
+def test_a_loss_that_is_a_module_is_left_as_it_was_too():
+    class Loss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(1)
+
+        def forward(self, model, batch):
+            return functional.mse_loss(self.norm(model(batch[0])), batch[1])
+
+    loss = Loss()
+    before = Everything(loss)
+    F = ModelObjective(network(), loss, DATA)
+    F.sample().grad(F.point)
+    before.check()
+
+
+def test_hessian_products_are_refused():
+    F = ModelObjective(network(), regress, DATA)
+    with pytest.raises(ValueError, match=r"a ModelObjective has gradients only.*krylov, neon or neon\+"):
+        negative_curvature(F, F.point, method="lanczos")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((lambda x: x, regress, DATA), TypeError, "model must be a torch.nn.Module, got function"),
+        ((network(), None, DATA), TypeError, "loss must be callable, got NoneType"),
+        ((network().bfloat16(), regress, DATA), TypeError, "must be float32 or float64, got torch.bfloat16"),
+        ((network().requires_grad_(False), regress, DATA), ValueError, "no parameter that requires a gradient"),
+    ],
+)
+def test_what_is_no_model_or_loss_is_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        ModelObjective(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"micro_batch": 0}, ValueError, "micro_batch must be at least 1, got 0"),
+        ({"hooks": "off"}, ValueError, "hooks must be one of skip, run; got 'off'"),
+        ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
+    ],
+)
+def test_bad_options_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        ModelObjective(network(), regress, DATA, **options)
+
+
+def test_a_saddle_and_a_minimum_are_told_apart_on_the_model_itself():
+    model = nn.Sequential(nn.Linear(3, 2, bias=False), nn.Linear(2, 3, bias=False))
+    for p in model.parameters():
+        nn.init.zeros_(p)
+    F = ModelObjective(model, regress, TensorDataset(X, X))
+    verdict = is_minimum(F)
+    assert verdict.kind == "saddle"
+    # At zero the Hessian couples the layers alone: its lowest eigenvalue is −(2/3)·‖XᵀX/n‖, 2/3 for the mean over 3.
+    covariance = X.double().T @ X.double() / len(X)
+    lowest = -2.0 / 3.0 * float(torch.linalg.eigvalsh(covariance)[-1])
+    assert 1.0001 * lowest <= verdict.curvature <= 0.9 * lowest
+    line = nn.Linear(3, 1)
+    solution = torch.linalg.lstsq(torch.cat([X, torch.ones(20, 1)], dim=1).double(), Y.double()).solution.float()
+    nn.utils.vector_to_parameters(solution.flatten(), line.parameters())
+    assert is_minimum(ModelObjective(line, regress, DATA)).kind == "minimum"
+
+
+@pytest.mark.parametrize("scale", [1.0, -1e-3])
+def test_a_gradient_at_a_sum_is_the_gradient_at_that_point(scale):
+    F = ModelObjective(network(), regress, DATA)
+    f, u = F.sample(), torch.randn(21, generator=rng())
+    assert f.adds
+    value, grad = f.value_and_grad_at_sum(F.point, u, scale)
+    expected = f.value_and_grad(torch.add(F.point, u, alpha=scale))
+    torch.testing.assert_close((value, grad), expected, rtol=1e-6, atol=1e-7)
+    assert f.cost == Cost(gradients=2, samples=40)
+
+
+@pytest.mark.parametrize("method", ["neon", "neon-renormalised", "neon+", "neon+-renormalised", "neon2-det", "krylov"])
+def test_every_extractor_finds_on_a_model_what_it_finds_on_the_same_function(method):
+    model = nn.Sequential(nn.Linear(3, 2, bias=False), nn.Linear(2, 3, bias=False)).double()
+    for p in model.parameters():
+        nn.init.zeros_(p)
+    data = X.double()
+    F = ModelObjective(model, regress, TensorDataset(data, data))
+    f = Function(lambda x: (data @ x[:6].view(2, 3).T @ x[6:].view(3, 2).T - data).square().mean())
+    settings = {"gamma": 0.3, "method": method, "hessian_lipschitz": 0.5}
+    on_model, on_function = (negative_curvature(G, F.point, **settings) for G in (F, f))
+    assert on_model.status is on_function.status
+    assert on_model.status.name == "FOUND"
+    assert on_model.cost.gradients == on_function.cost.gradients
+    assert on_model.curvature == pytest.approx(on_function.curvature, rel=1e-6)

@@ -1,0 +1,74 @@
+"""A run that was saved and loaded, in any phase of the policy, goes on bit for bit as if it had not been."""
+
+import io
+
+import pytest
+import torch
+from torch import nn
+
+from tests.torch_optim.training import closure_over
+from unsaddle import Neon
+from unsaddle.torch_optim import policy
+
+BASES = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01),
+}
+
+
+def network(scale=0.0):
+    """A linear autoencoder, with dropout, so that the state of random numbers matters; at its saddle if all is zero."""
+    model = nn.Sequential(nn.Dropout(0.1), nn.Linear(4, 3, bias=False), nn.Linear(3, 4, bias=False))
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, scale)
+    return model
+
+
+def steps(neon, model, first, count, until=None):
+    for step in range(first, first + count):
+        x = torch.randn(64, 4, generator=torch.Generator().manual_seed(step)) * torch.tensor([2.0, 1.0, 1.0, 0.5])
+        neon.step(closure_over(neon, lambda x=x: (model(x) - x).square().mean()))
+        if until is not None and until():
+            return step + 1
+    return first + count
+
+
+@pytest.mark.parametrize("make", BASES.values(), ids=BASES.keys())
+@pytest.mark.parametrize("phase", [policy.IDLE, policy.CONFIRM, policy.TRIAL])
+def test_a_run_that_was_saved_and_loaded_goes_on_bit_for_bit(phase, make):
+    torch.manual_seed(0)
+    model = network()
+    neon = Neon(make(model.parameters()), every=20, max_overhead=1.0)
+    step = steps(neon, model, 0, 12)
+    if phase != policy.IDLE:
+        step = steps(neon, model, step, 400, until=lambda: neon.phase == phase)
+    assert neon.phase == phase
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "neon": neon.state_dict(), "rng": torch.get_rng_state()}, file)
+    steps(neon, model, step, 60)
+
+    other = network(1.0)
+    resumed = Neon(make(other.parameters()), every=20, max_overhead=1.0)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    other.load_state_dict(saved["model"])
+    resumed.load_state_dict(saved["neon"])
+    torch.set_rng_state(saved["rng"])
+    assert resumed.phase == phase
+    steps(resumed, other, step, 60)
+
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert repr(neon.events) == repr(resumed.events)  # By their words: nan is not equal to itself.
+    assert any(event.escaped for event in neon.events)
+    assert neon.overhead == resumed.overhead
+
+
+def test_loading_puts_the_direction_where_the_parameters_are():
+    model = network()
+    neon = Neon(torch.optim.SGD(model.parameters(), lr=0.05), every=20, max_overhead=1.0)
+    steps(neon, model, 0, 400, until=lambda: neon.phase == policy.CONFIRM)
+    double = network().double()
+    resumed = Neon(torch.optim.SGD(double.parameters(), lr=0.05))
+    resumed.load_state_dict(neon.state_dict())
+    assert resumed._prober.state.direction.dtype == torch.float64

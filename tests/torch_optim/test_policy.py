@@ -1,0 +1,139 @@
+"""When to look, when to believe it, when to jump."""
+
+import math
+
+import pytest
+import torch
+
+from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.policy import Rules, State
+
+
+def rules(**changes):
+    return Rules(**{"gamma": None, "every": 100, "max_overhead": 0.05, "escape": True, "seed": 0} | changes)
+
+
+def after(losses, **fields):
+    state = State(**fields)
+    for loss in losses:
+        policy.record(state, rules(), loss, 1)
+    return state
+
+
+FLAT = [1.0 + 0.01 * (-1) ** i for i in range(100)]
+
+
+def test_a_plateau_is_looked_at_once_a_window_is_full():
+    assert not policy.due(after(FLAT[:99]), rules())
+    assert policy.due(after(FLAT), rules())
+
+
+def test_a_falling_loss_is_left_alone():
+    assert not policy.due(after([1.0 - 0.002 * i for i in range(100)]), rules())
+
+
+def test_a_fall_within_the_noise_is_a_plateau_and_so_is_a_rise():
+    noise = torch.randn(100, generator=torch.Generator().manual_seed(0)).tolist()
+    assert policy.due(after([1.0 - 1e-5 * i + 0.1 * z for i, z in enumerate(noise)]), rules())
+    assert policy.due(after([1.0 + 0.1 * i for i in range(100)]), rules())
+
+
+def test_a_loss_of_exactly_zero_all_along_is_a_plateau():
+    assert policy.due(after([0.0] * 100), rules())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, torch.tensor(math.nan), torch.ones(2)])
+def test_a_window_with_something_that_is_no_finite_number_is_not(bad):
+    assert not policy.due(after([*FLAT[:50], bad, *FLAT[50:99]]), rules())
+
+
+def test_the_window_is_as_short_as_the_wait():
+    assert rules(every=20).window == 20
+    assert rules(every=1000).window == policy.WINDOW
+    assert rules(every=1).window == policy.SHORTEST_WINDOW
+
+
+def test_a_loss_is_copied_since_its_memory_may_be_used_again():
+    loss = torch.tensor(1.0)
+    state = after([loss])
+    loss.fill_(5.0)
+    assert float(state.losses[0]) == 1.0
+
+
+def test_the_first_probe_is_on_credit_and_the_next_waits_for_its_worst_case():
+    assert policy.affordable(State(trained=1), rules())
+    enough = (40 + policy.WORST_CASE) / 0.05
+    verdict = [{"step": 100}]
+    assert not policy.affordable(State(spent=40, events=verdict, trained=int(enough) - 1), rules())
+    assert policy.affordable(State(spent=40, events=verdict, trained=int(enough) + 1), rules())
+
+
+def test_a_probe_that_was_cut_off_by_an_error_does_not_use_up_the_credit_unless_it_spent_it():
+    assert policy.affordable(State(spent=40, trained=1), rules())
+    assert not policy.affordable(State(spent=policy.WORST_CASE, trained=1), rules())
+
+
+def test_without_a_budget_nothing_is_probed():
+    assert not policy.affordable(State(), rules(max_overhead=0.0))
+
+
+def test_the_wait_doubles_up_to_a_limit_and_an_escape_resets_it():
+    state = State()
+    waits = []
+    for _ in range(8):
+        policy.end(state, rules(), {}, escaped=False)
+        waits.append(state.wait)
+    assert waits == [200, 400, 800, 1600, 3200, 3200, 3200, 3200]
+    state.losses = [1.0]
+    policy.end(state, rules(), {}, escaped=True)
+    assert (state.wait, state.losses) == (100, [])
+
+
+@pytest.mark.parametrize(
+    ("curvatures", "answer"),
+    [
+        ([-1.0, -1.0], "more"),
+        ([1.0, 1.1, 0.9], "batch only"),
+        ([-1.0, -1.1, -0.9], "more"),
+        ([-1.0, -1.1, -0.9, -1.0], "confirmed"),
+        ([-0.01] * 4, "batch only"),
+        ([-1.0, 1.0] * 2, "more"),
+        ([-1.0, 0.9] * 4, "undecided"),
+        ([math.nan], "undecided"),
+    ],
+)
+def test_fresh_batches_decide_by_their_interval(curvatures, answer):
+    assert policy.confirmation(State(gamma=0.1, curvatures=curvatures)) == answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "opposite", "answer"),
+    [
+        ([-1.0] * 3, [-1.0] * 3, "more"),
+        ([-1.0, -1.1, -0.9, -1.0], [-1.0] * 4, "better"),
+        # Slopes that differ from batch to batch are taken out by the opposite step.
+        ([-9.0, 7.0, -12.0, 10.0], [7.0, -9.0, 10.0, -12.0], "better"),
+        ([1.0, 1.1, 0.9, 1.0], [1.0] * 4, "failed"),
+        ([-1.0, 0.9] * 2, [-1.0, 0.9] * 2, "more"),
+        ([-1.0, 0.9] * 4, [-1.0, 0.9] * 4, "failed"),
+        ([math.nan], [1.0], "failed"),
+    ],
+)
+def test_a_step_has_to_lower_the_loss_of_fresh_batches(changes, opposite, answer):
+    assert policy.trial(changes, opposite) == answer
+
+
+def test_the_state_survives_a_checkpoint_as_plain_numbers_words_and_one_tensor():
+    state = State(phase="confirm", losses=[torch.tensor(1.5), 2.0], direction=torch.ones(3), events=[{"step": 1}])
+    saved = state.to_dict()
+    assert saved["losses"] == [1.5, 2.0]
+    again = State.from_dict(saved)
+    assert torch.equal(again.direction, torch.ones(3))
+    assert (again.phase, again.events) == ("confirm", [{"step": 1}])
+    saved["direction"].zero_()
+    assert torch.equal(state.direction, torch.ones(3))
+
+
+def test_a_checkpoint_of_another_version_is_refused_by_name():
+    with pytest.raises(ValueError, match="has later, which this version does not know"):
+        State.from_dict({"later": 1})
