@@ -324,3 +324,11 @@ def test_progress_is_shown_on_a_terminal() -> None:
     text = shown.decode(errors="replace")
     for word in ("value", "gradient", "curvature", "samples", "1 escapes"):
         assert word in text
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("neon-")])
+def test_an_eps_beyond_the_precision_ends_without_a_budget(method: str) -> None:
+    f = Function(lambda x: 100.0 + (x @ x) ** 2 / 4.0 + x @ x / 2.0)
+    solution = minimize(f, torch.full((5,), 0.3), method=method, eps=1e-30)
+    assert solution.status in (Ending.STALLED, Ending.SECOND_ORDER_POINT)
+    assert solution.gradient_norm < 0.1

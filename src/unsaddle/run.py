@@ -32,6 +32,7 @@ class Ending(Enum):
     BUDGET_SPENT = "max_samples was spent before a second-order stationary point was reached: raise it, eps or gamma"
     INTERRUPTED = "interrupted: the best point so far is returned"
     STOPPED = "the callback stopped the run"
+    STALLED = "the value falls no more, up to rounding, but the gradient is above eps: raise eps, or use float64"
     DIVERGED = "values stopped being finite or kept rising: lower step_size; the last finite point is kept"
     NOT_FINITE = "the value or the gradient at x0 is not finite: start elsewhere"
 
