@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unsaddle import Function, escape
 from unsaddle.constants import theory
+from unsaddle.cost import Cost
 from unsaddle.objective import SampledFunction
 
 DOUBLE = torch.float64
@@ -127,3 +128,103 @@ def test_the_random_step_gains_on_average_what_lemma_1_promises() -> None:
         mean = sum(float(f.value(y)) for y in ends.values()) / 2.0
         assert float(f.value(x)) - mean >= promised * (1 - 1e-9)
     assert tried >= 10
+
+
+# --- By values ------------------------------------------------------------------------------------------------------
+
+
+def _line(value: object, dtype: torch.dtype = DOUBLE) -> tuple[SampledFunction, Tensor, Tensor]:
+    """A function of one variable, the origin and the direction."""
+    f = Function(lambda x: value(x[0])).sample()  # type: ignore[operator]
+    return f, torch.zeros(1, dtype=dtype), torch.ones(1, dtype=dtype)
+
+
+@pytest.mark.parametrize("tilt", [0.1, -0.1])
+def test_the_better_sign_is_the_lower_of_both_for_three_values(tilt: float) -> None:
+    f, x, v = _line(lambda t: -(t**2) + tilt * t + t**4)
+    for direction in (v, -v):
+        before = f.cost
+        moved = escape.better_sign(f, x, direction, 0.5)
+        assert moved is not None
+        assert float(moved) == (-0.5 if tilt > 0 else 0.5)
+        assert f.cost - before == Cost(values=3, value_samples=3)
+    assert float(x) == 0.0
+
+
+def test_no_sign_is_better_where_both_are_higher_or_the_same() -> None:
+    for value in (lambda t: t**2, lambda t: 0.0 * t, lambda t: t**2 - t**4 / 100.0):
+        f, x, v = _line(value)
+        assert escape.better_sign(f, x, v, 0.5) is None
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_a_side_that_is_not_a_number_is_not_the_better_one(side: float) -> None:
+    for length in (0.5, 1.0):
+        f, x, v = _line(lambda t: -(t**2) + 0.0 * (side * t + 0.1).log())
+        moved = escape.better_sign(f, x, v, length)
+        assert moved is not None
+        assert float(moved) == side * length
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e3])
+def test_the_line_search_leaves_an_even_saddle_for_the_neighbourhood_of_its_minimum(
+    scale: float, dtype: torch.dtype
+) -> None:
+    """−½t² + t⁴/(4a²), minima at ±a: a doubled length comes within a factor √2 or less of the best one."""
+    f, x, v = _line(lambda t: -0.5 * t**2 + t**4 / (4.0 * scale**2), dtype)
+    found = escape.by_line_search(f, x, v, curvature=1.0, first_length=1e-6 * scale)
+    assert found is not None
+    assert found.dtype is dtype
+    assert scale / 2.0 <= abs(float(found)) <= scale * 1.42
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_line_search_takes_the_side_that_goes_further_down(sign: float) -> None:
+    f, x, v = _line(lambda t: -0.5 * t**2 + sign * t**3 / 3.0 + t**4 / 4.0)
+    found = escape.by_line_search(f, x, v, curvature=1.0, first_length=1e-4)
+    assert found is not None
+    # Minima at t = (−1 ± √5)/2 for sign = 1: 0.618 and −1.618, of which the second is lower.
+    assert float(found) * sign < 0.0
+    assert 0.8 <= abs(float(found)) <= 2.3
+
+
+def test_the_line_search_asks_for_values_only_and_few() -> None:
+    """From 1e-3 to 1 in ten doublings, both sides all the way on an even function, and two lengths beyond."""
+    f, x, v = _line(lambda t: -0.5 * t**2 + t**4 / 4.0)
+    escape.by_line_search(f, x, v, curvature=1.0, first_length=2.0**-10)
+    # Lengths 2^-10 … 1 fall, 2 and 4 do not; √2 > 1 is not among them.
+    assert f.cost == Cost(values=1 + 2 * 13, value_samples=1 + 2 * 13)
+    f, x, v = _line(lambda t: -0.5 * t**2 + t + t**4 / 4.0)
+    escape.by_line_search(f, x, v, curvature=1.0, first_length=2.0**-10)
+    # The slope tells the sides apart at once: one value a length from then on. Minimum near −1.32.
+    assert f.cost == Cost(values=1 + 2 + 12, value_samples=1 + 2 + 12)
+
+
+def test_the_line_search_finds_nothing_where_nothing_is_lower() -> None:
+    for value in (lambda t: t**2, lambda t: t.abs(), lambda t: 0.0 * t, lambda t: 5.0 + 0.0 * t):
+        f, x, v = _line(value)
+        assert escape.by_line_search(f, x, v, curvature=1.0, first_length=1e-3) is None
+        assert float(x) == 0.0
+
+
+def test_the_line_search_stops_where_the_function_does() -> None:
+    """Beyond |t| = 1 there are no numbers; before it, −½t²."""
+    f, x, v = _line(lambda t: -0.5 * t**2 + 0.0 * (1.0 - t**2).log())
+    found = escape.by_line_search(f, x, v, curvature=1.0, first_length=2.0**-10)
+    assert found is not None
+    assert abs(float(found)) == 0.5
+    # On one side only: the other goes on.
+    f, x, v = _line(lambda t: -0.5 * t**2 + t**4 / 400.0 + 0.0 * (1.0 - t).log())
+    found = escape.by_line_search(f, x, v, curvature=1.0, first_length=2.0**-10)
+    assert found is not None
+    assert -14.2 <= float(found) <= -5.0  # The minimum is at −10.
+
+
+def test_the_line_search_begins_where_float32_can_tell_the_gain_from_rounding() -> None:
+    """At f = 1000, one rounding is 6e-5: steps below 0.1 show nothing, whatever length is asked for."""
+    f, x, v = _line(lambda t: 1000.0 - 0.5 * t**2 + t**4 / 400.0, torch.float32)
+    found = escape.by_line_search(f, x, v, curvature=1.0, first_length=1e-6)
+    assert found is not None
+    assert 5.0 <= abs(float(found)) <= 14.2
+    assert f.cost.values <= 1 + 2 * 14

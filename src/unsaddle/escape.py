@@ -36,8 +36,14 @@ def at_random(x: Tensor, v: Tensor, length: float, generator: torch.Generator) -
 def better_sign(f: SampledFunction, x: Tensor, v: Tensor, length: float) -> Tensor | None:
     """Whichever of x ± sv has the lower value; None if neither is below f(x). Three values."""
     here = float(f.value(x))
-    value, sign = min((float(f.value(torch.add(x, v, alpha=side * length))), side) for side in (1.0, -1.0))
+    tried = [(float(f.value(torch.add(x, v, alpha=side * length))), side) for side in (1.0, -1.0)]
+    value, sign = min(tried, key=_finite_first)
     return torch.add(x, v, alpha=sign * length) if value < here else None
+
+
+def _finite_first(tried: tuple[float, float]) -> float:
+    """The value, for comparison: nan is worse than any."""
+    return math.inf if math.isnan(tried[0]) else tried[0]
 
 
 DOUBLINGS = 60
@@ -45,9 +51,7 @@ LOST = 2
 """Lengths in a row that do not lower the value any further before the search ends."""
 
 
-def by_line_search(
-    f: SampledFunction, x: Tensor, v: Tensor, *, curvature: float, first_length: float
-) -> Tensor | None:
+def by_line_search(f: SampledFunction, x: Tensor, v: Tensor, *, curvature: float, first_length: float) -> Tensor | None:
     """The best of x ± sv over doubled lengths s; None if none of them is below f(x). Values only.
 
     No L2 is needed: measured as a third derivative along v it vanishes at every even saddle, and 2q/L2 then means

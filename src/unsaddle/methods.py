@@ -153,6 +153,9 @@ def _body(method: str | Plain, name: str, objective: Objective, options: Options
         else:
             made = THEORY_METHODS[base](options, constants, objective.num_samples, of_method)
     else:
+        _none_left(of_framework, ("escape", "hessian_lipschitz"), "with settings='practical' a method takes")
+        if (lipschitz := of_framework.get("hessian_lipschitz")) is not None:
+            checks.positive(lipschitz, "hessian_lipschitz", "leave it out to have the step searched for")
         plan = PracticalPlan(
             options=options,
             escape_by=of_framework.get("escape", "line search"),
@@ -160,7 +163,7 @@ def _body(method: str | Plain, name: str, objective: Objective, options: Options
             fixed_step="step_size" in of_method,
         )
         if callable(method):
-            _none_left(of_method, ())
+            _none_left(of_method, ("escape", "hessian_lipschitz"))
             made = PlainMethod(method)
         else:
             made = _make(FIRST_ORDER[base].make, of_method)
@@ -180,14 +183,17 @@ def _constants(given: Mapping[str, Any]) -> ProblemConstants:
     for needed in ("smoothness", "hessian_lipschitz"):
         if needed not in given:
             raise ValueError(f"settings='theory' needs {needed}; give it, or use settings='practical'")
-    return ProblemConstants(**{key: value for key, value in given.items() if key != "escape"})
+    _none_left(given, tuple(ProblemConstants.__dataclass_fields__), "the constants of settings='theory' are")
+    return ProblemConstants(**given)
 
 
 def _make(make: Callable[..., FirstOrderMethod], given: Mapping[str, Any]) -> FirstOrderMethod:
     known = ("batch_size", "step_size", "num_steps", "anchor_size", "momentum", "sigma")
     kind = make.func if isinstance(make, functools.partial) else make
-    names = tuple(name for name in known if name in getattr(kind, "__dataclass_fields__", {}))
-    _none_left(given, names)
+    names = [name for name in known if name in getattr(kind, "__dataclass_fields__", {})]
+    if isinstance(make, functools.partial) and make.keywords.get("momentum") == 0.0:
+        names.remove("momentum")  # With it, SGD would be Nesterov's method.
+    _none_left(given, (*names, "escape", "hessian_lipschitz"))
     for key, value in given.items():
         if key in ("step_size", "sigma"):
             checks.positive(value, key, "leave it out to have it follow L1")
@@ -196,8 +202,7 @@ def _make(make: Callable[..., FirstOrderMethod], given: Mapping[str, Any]) -> Fi
     return make(**given)
 
 
-def _none_left(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+def _none_left(given: Mapping[str, Any], names: tuple[str, ...], takes: str = "this method takes") -> None:
     unknown = sorted(set(given) - set(names))
     if unknown:
-        takes = ", ".join((*names, "escape", "hessian_lipschitz"))
-        raise TypeError(f"unknown setting {unknown[0]!r}; this method takes {takes}")
+        raise TypeError(f"unknown setting {unknown[0]!r}; {takes} {', '.join(names)}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ class Ending(Enum):
     BUDGET_SPENT = "max_samples was spent before a second-order stationary point was reached: raise it, eps or gamma"
     INTERRUPTED = "interrupted: the best point so far is returned"
     STOPPED = "the callback stopped the run"
+    STALLED = "the value falls no more, up to rounding, but the gradient is above eps: raise eps, or use float64"
     DIVERGED = "values stopped being finite or kept rising: lower step_size; the last finite point is kept"
     NOT_FINITE = "the value or the gradient at x0 is not finite: start elsewhere"
 
@@ -168,9 +169,12 @@ class Budget(Ledger):
 
 
 class CountedObjective:
-    """An objective whose samples are counted in one ledger, whoever draws them."""
+    """An objective whose samples are counted in one ledger, whoever draws them.
 
-    def __init__(self, objective: Objective, ledger: Ledger) -> None:
+    Samples that what is left cannot pay for are not drawn: theory asks for 1e17 of them as if that were nothing.
+    """
+
+    def __init__(self, objective: Objective, ledger: Budget) -> None:
         self._objective, self._ledger = objective, ledger
 
     @property
@@ -187,7 +191,18 @@ class CountedObjective:
         ledger: Ledger | None = None,
     ) -> SampledFunction:
         """As the objective draws it; `ledger` is not heeded."""
+        if size is not None and size > self._ledger.limit - self._ledger.spent:
+            raise RunEnded(Ending.BUDGET_SPENT)
         return self._objective.sample(size, generator, replacement=replacement, hessian=hessian, ledger=self._ledger)
+
+
+class _Checked(NamedTuple):
+    """A point with what a check saw there."""
+
+    x: Tensor
+    value: float
+    gradient_norm: float
+    gradient_error: float
 
 
 class Run:
@@ -216,22 +231,27 @@ class Run:
         self._callback = callback
         self._events: list[Event] = []
         self._begun = time.perf_counter()
-        self._best: tuple[float, Tensor] | None = None
+        self._last: _Checked | None = None
+        self._best: _Checked | None = None
 
     @property
     def num_samples(self) -> int | None:
         return self.objective.num_samples
 
-    def moved(self, x: Tensor) -> None:
-        """The run is at x now, of which nothing is known yet."""
-        self.x = x
+    def moved(self, x: Tensor, value: float = math.nan) -> None:
+        """The run is at x now, of which nothing is known yet but perhaps the value."""
+        if x is not self.x:
+            self.curvature, self.curvature_error = math.nan, 0.0
+        self.x, self.value = x, value
 
     def checked(self, x: Tensor, *, value: float, gradient_norm: float, gradient_error: float, note: str = "") -> None:
         """A fresh look at x was taken."""
-        self.x, self.value = x, value
+        self.moved(x, value)
         self.gradient_norm, self.gradient_error = gradient_norm, gradient_error
-        if math.isfinite(value) and (self._best is None or value < self._best[0]):
-            self._best = (value, x)
+        if math.isfinite(value):
+            self._last = _Checked(x, value, gradient_norm, gradient_error)
+            if self._best is None or value < self._best.value:
+                self._best = self._last
         self.record("check", value=value, gradient_norm=gradient_norm, note=note)
 
     def record(self, kind: str, **seen: Any) -> None:
@@ -252,15 +272,25 @@ class Run:
 
     @contextmanager
     def until_ended(self) -> Iterator[None]:
-        """The body of a method: however it is ended, `self.status` says how."""
+        """The body of a method: however it is ended, `self.status` says how.
+
+        A run that ends at a point of which nothing is known goes back to the last that was checked; an interrupted one
+        to the best.
+        """
         try:
             yield
         except RunEnded as ended:
             self.status = ended.status
+            if math.isnan(self.value):
+                self._back_to(self._last)
         except KeyboardInterrupt:
             self.status = Ending.INTERRUPTED
-            if self._best is not None:
-                self.value, self.x = self._best
+            self._back_to(self._best)
+
+    def _back_to(self, checked: _Checked | None) -> None:
+        if checked is not None:
+            self.moved(checked.x, checked.value)
+            self.gradient_norm, self.gradient_error = checked.gradient_norm, checked.gradient_error
 
     status: Ending
 

@@ -30,7 +30,7 @@ class Look:
 
     x: Tensor = field(repr=False)
     functions: tuple[SampledFunction, ...] = field(repr=False)
-    """S, in batches of equal size."""
+    """S, in batches whose sizes differ by one at most."""
     gradient: Tensor = field(repr=False)
     """∇F_S(x)."""
     value: float
@@ -63,13 +63,21 @@ class Look:
         """Whether ‖∇F(x)‖ ≤ slack·ε is likely, with what sampling adds to the norm taken out."""
         return self.norm**2 - self.squared_error <= (slack * eps) ** 2
 
+    @property
+    def rounding(self) -> float:
+        """By how much two values near this one may differ for no reason: four roundings."""
+        return 4.0 * torch.finfo(self.x.dtype).eps * abs(self.value)
+
     def value_at(self, x: Tensor) -> float:
         """F_S at another point, on the same samples."""
-        return sum(float(f.value(x)) for f in self.functions) / len(self.functions)
+        return sum(f.size * float(f.value(x)) for f in self.functions) / self.samples
 
 
 def look(objective: Objective, x: Tensor, size: int | None, generator: torch.Generator) -> Look:
     """Look at x on `size` fresh samples, in `CHUNKS` batches; on everything if that is all there is, or None.
+
+    Two at least, or there would be no V: the mean g of batches of m_1, m_2, … samples has Σ m_k‖g_k − g‖² = (K − 1)·V
+    in expectation, whatever the m_k.
 
     >>> from unsaddle import Function
     >>> seen = look(Function(lambda x: x @ x / 2), torch.ones(2), None, torch.Generator())
@@ -89,24 +97,26 @@ def look(objective: Objective, x: Tensor, size: int | None, generator: torch.Gen
             samples=f.size,
             everything=True,
         )
+    size = max(2, size)
     count = min(CHUNKS, size)
-    functions = tuple(objective.sample(max(1, size // count), generator) for _ in range(max(2, count)))
+    functions = tuple(objective.sample((size + k) // count, generator) for k in range(count))
     value, grad = functions[0].value_and_grad(x)
-    mean, total, squares = grad.clone(), float(value), 0.0
-    for k, f in enumerate(functions[1:], 2):  # Welford's recurrence: no batch's gradient is kept.
+    samples = functions[0].size
+    mean, total, squares = grad.clone(), samples * float(value), 0.0
+    for f in functions[1:]:  # Welford's recurrence: no batch's gradient is kept.
         value, grad = f.value_and_grad(x)
         off = grad - mean
-        mean.add_(off, alpha=1.0 / k)
-        squares += vectors.norm(off) ** 2 * (k - 1) / k
-        total += float(value)
-    count = len(functions)
+        before, samples = samples, samples + f.size
+        mean.add_(off, alpha=f.size / samples)
+        squares += vectors.norm(off) ** 2 * f.size * before / samples
+        total += f.size * float(value)
     return Look(
         x=x,
         functions=functions,
         gradient=mean,
-        value=total / count,
-        variance=functions[0].size * squares / (count - 1),
-        samples=functions[0].size * count,
+        value=total / samples,
+        variance=squares / (count - 1),
+        samples=samples,
         everything=False,
     )
 

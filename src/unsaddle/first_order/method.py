@@ -37,7 +37,7 @@ class Local:
 
         Where more than half of all would be drawn, everything is: it has no sampling error at all.
         """
-        wanted = factor * self.variance / max(self.eps**2, min(self.gradient_norm, 1e300) ** 2 / 4.0)
+        wanted = factor * self.variance / max(self.eps**2, min(self.gradient_norm, 1e150) ** 2 / 4.0)
         size = max(at_least, math.ceil(min(wanted, 1e15)))
         return None if self.num_samples is not None and 2 * size > self.num_samples else size
 
@@ -66,8 +66,11 @@ SUCCESS, FAILURE = 0.9, 2.0
 
 
 def guarded(seen: Look, x: Tensor, local: Local, secant: float = 0.0) -> Tensor:
-    """x, if F_S is no higher there than where it was looked at; else that point, with L1 doubled. One value on S."""
-    lower = seen.value_at(x) <= seen.value  # False for nan.
+    """x, if F_S is no higher there than where it was looked at; else that point, with L1 doubled. One value on S.
+
+    Up to rounding: near a minimum it is all that is left of the difference, and would undo every other epoch.
+    """
+    lower = seen.value_at(x) <= seen.value + seen.rounding  # False for nan.
     local.smoothness = max(local.smoothness * SUCCESS, secant) if lower else local.smoothness * FAILURE
     return x if lower else seen.x
 

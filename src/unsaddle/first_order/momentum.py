@@ -107,6 +107,10 @@ class Momentum:
     num_steps: int = ROUND
     _companion: Tensor | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.momentum < 1.0:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}; 0.9 is usual")
+
     @property
     def _gain(self) -> float:
         return 2.5 if self.momentum > 0.0 else 1.0
@@ -141,7 +145,7 @@ class Momentum:
 
     def _kept(self, x: Tensor, seen: Look, local: Local) -> bool:
         value = seen.value_at(x)
-        if value <= seen.value:
+        if value <= seen.value + seen.rounding:
             local.smoothness *= 0.95
             return True
         local.smoothness *= 1.5

@@ -38,7 +38,7 @@ class Msgd:
         squared = seen.norm**2
         for _ in range(BACKTRACKS):
             z = torch.sub(seen.x, seen.gradient, alpha=1.0 / local.smoothness)
-            if seen.value_at(z) <= seen.value - 0.25 * squared / local.smoothness:
+            if seen.value_at(z) <= seen.value - 0.25 * squared / local.smoothness + seen.rounding:
                 local.smoothness *= SUCCESS
                 return z, z
             local.smoothness *= FAILURE

@@ -153,6 +153,7 @@ def _natasha(options: Options, known: Known, n: int | None, settings: Mapping[st
     size = _at_most(corollaries.natasha_anchor_size(eps=eps, variance=known.variance), n)
     sub_epochs = corollaries.natasha_num_sub_epochs(sigma=sigma, **scales)
     steps = corollaries.natasha_num_steps(anchor_size=(n or 1) if size is None else size, num_sub_epochs=sub_epochs)
+    steps = max(2, steps)  # With one step, a random one of x_0 … x_{m−1} is x_0: it would never move.
     chosen = Natasha15Settings(
         step_size=corollaries.natasha_step_size(sigma=sigma, num_steps=steps),
         sigma=sigma,

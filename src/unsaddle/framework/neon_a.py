@@ -8,6 +8,10 @@ from unsaddle.first_order.method import FirstOrderMethod, Local
 from unsaddle.framework.plan import Plan
 from unsaddle.run import Ending, Run, RunEnded
 
+STALLED = 200
+"""Looks in a row at everything that see neither the value fall, up to rounding, nor the gradient halved, before the run
+gives up."""
+
 FRUITLESS = 3
 """Extractions in a row that neither find nor exclude, or find what goes down neither way, before the run gives up."""
 
@@ -29,7 +33,8 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
     local = Local(eps=run.eps, num_samples=run.num_samples)
     y = z = good = run.x
     plan.begin(run, y, local)
-    fruitless = 0
+    fruitless = stalled = 0
+    lowest = smallest = math.inf
     while True:
         seen = plan.test(run, y, method, local)
         if not seen.is_finite:
@@ -42,7 +47,13 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
         good = y
         error = math.sqrt(seen.squared_error)
         run.checked(y, value=seen.value, gradient_norm=seen.norm, gradient_error=error)
+        if seen.value < lowest - seen.rounding or seen.norm < 0.5 * smallest:
+            lowest, smallest, stalled = min(lowest, seen.value), min(smallest, seen.norm), 0
+        else:
+            stalled += seen.everything
         if not plan.is_small(seen):
+            if stalled == STALLED:
+                raise RunEnded(Ending.STALLED)
             y, z = method.advance(run.objective, z, seen if z is y else None, local, run.generator)
             run.moved(z)
             continue
@@ -61,6 +72,7 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
             continue
         fruitless = 0
         run.escapes += 1
+        lowest, smallest, stalled = math.inf, math.inf, 0
         y = z = escaped
         run.moved(y)
         run.record("escape", curvature=found.curvature, note=found.note)

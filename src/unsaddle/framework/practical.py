@@ -25,6 +25,9 @@ FIRST_SAMPLES = 64
 FIRST_EXTRACTION, GROWTH, LARGEST_EXTRACTION = 128, 4, 128 * 4**6
 """|S2| of the first extraction, what it is multiplied by where it does not decide, and the largest of a stream."""
 
+EXTRACTIONS = 100
+"""δ is that of a run of up to so many extractions, at each of which a saddle could be taken for a minimum."""
+
 SAMPLE_SHARE = 0.5
 """On a sample, this share of γ is left to the difference between F_S and F."""
 
@@ -32,7 +35,7 @@ TEST_FACTOR = 4.0
 """A first-order test that decides takes TEST_FACTOR·V/ε² samples: a standard error of ε/2."""
 
 RECOVERIES = 20
-"""Rounds in a row that may end in infinity before the run is called divergent."""
+"""Rounds that may end in infinity, between two escapes, before the run is called divergent."""
 
 ESCAPES = ("line search", "measured", "gradient", "random")
 
@@ -66,15 +69,15 @@ class PracticalPlan:
 
     def begin(self, run: Run, x: Tensor, local: Local) -> None:
         n = run.num_samples
+        self._recoveries = 0
         size = None if n is not None and n <= 2 * FIRST_SAMPLES else FIRST_SAMPLES
         first = look(run.objective, x, size, run.generator)
         local.variance = 0.0 if first.everything else first.variance
         local.gradient_norm = first.norm
-        if not (first.is_finite and math.isfinite(local.variance)):
-            raise RunEnded(Ending.NOT_FINITE)
-        measured = smoothness(run.objective, x, run.generator)
+        finite = first.is_finite and math.isfinite(local.variance)
+        measured = smoothness(run.objective, x, run.generator) if finite else math.nan
         if not math.isfinite(measured):
-            raise RunEnded(Ending.NOT_FINITE)
+            raise RunEnded(Ending.DIVERGED if run.escapes else Ending.NOT_FINITE)
         # Where the Hessian vanishes, any step will do to begin with; the guards of the methods see to the rest.
         local.smoothness = measured if measured > 0.0 else max(1.0, first.norm)
 
@@ -120,7 +123,7 @@ class PracticalPlan:
                 relative_gamma=share * RELATIVE_GAMMA,
                 method=self.options.extractor,
                 samples=size,
-                delta=self.options.delta / 2.0,
+                delta=self.options.delta / (2.0 * EXTRACTIONS),
                 smoothness=None,
                 hessian_lipschitz=None,
                 basis=None,

@@ -76,6 +76,8 @@ class TheoryPlan:
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
         method = "neon+" if self.options.extractor == "auto" else self.options.extractor
+        if method in ("neon", "neon+") and math.isinf(run.ledger.limit):
+            raise ValueError(f"settings='theory' gives {method} more steps than can be waited for; pass max_samples")
         gamma, n = self._gamma, run.num_samples
         scales: dict[str, Any] = {"dimension": y.numel(), "smoothness": self.constants.smoothness, "gamma": gamma}
         size: int | None = theory.sample_size(delta=self.options.delta, **scales)

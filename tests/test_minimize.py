@@ -1,0 +1,334 @@
+"""`minimize`: what it refuses, what it says, and methods of a user's own."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from unsaddle import Ending, FiniteSum, Function, Stream, is_minimum, minimize, numpy_function
+from unsaddle.methods import FIRST_ORDER, METHODS, RIVALS
+from unsaddle.objective import Objective
+from unsaddle.problems.dense import eigenvalues
+
+DOUBLE = torch.float64
+ZERO = torch.zeros(2, dtype=DOUBLE)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def wells(x: Tensor) -> Tensor:
+    """A saddle at 0, minima at (0, ±√2)."""
+    return x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4.0
+
+
+def rows(n: int = 20) -> FiniteSum:
+    return FiniteSum(lambda x, w: w.mean() * wells(x), torch.ones(n, dtype=DOUBLE))
+
+
+def stream(noise: float = 0.2) -> Stream:
+    return Stream(
+        lambda x, t: wells(x) + noise * (t @ x).mean(),
+        lambda size, generator: (torch.randn(size, 2, generator=generator, dtype=DOUBLE),),
+    )
+
+
+# --- Bad input ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"objective": wells}, TypeError, r"objective must be a Function.*wrap a callable as unsaddle\.Function"),
+        ({"x0": torch.zeros(2, dtype=torch.int64)}, TypeError, "x0 must be float32 or float64, got int64"),
+        ({"x0": torch.zeros(1, 2)}, ValueError, "x0 must have one dimension"),
+        ({"x0": torch.tensor([0.0, math.nan])}, ValueError, "x0 must be finite, got nan or inf in it; start elsewhere"),
+        ({"x0": torch.tensor([0.0, math.inf])}, ValueError, "x0 must be finite"),
+        ({"eps": 0.0}, ValueError, r"eps must be a finite number > 0, got 0\.0; 1e-3 is the default"),
+        ({"eps": -1.0}, ValueError, "eps must be a finite number > 0"),
+        ({"eps": math.nan}, ValueError, "eps must be a finite number > 0, got nan"),
+        ({"eps": "small"}, TypeError, "eps must be a number, got 'small'"),
+        ({"gamma": 0.0}, ValueError, "gamma must be a finite number > 0, got 0.0; leave it out"),
+        ({"gamma": -0.1}, ValueError, "gamma must be a finite number > 0"),
+        ({"delta": 0.0}, ValueError, "delta must be between 0 and 1"),
+        ({"delta": 1.0}, ValueError, "delta must be between 0 and 1"),
+        ({"max_samples": 0}, ValueError, "max_samples must be at least 1, got 0"),
+        ({"max_samples": 10.0}, TypeError, "max_samples must be an integer"),
+        ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"settings": "magic"}, ValueError, "settings must be one of practical, theory; got 'magic'"),
+        ({"extractor": "eye"}, ValueError, r"extractor must be one of auto, .*neon\+.*got 'eye'"),
+        ({"escape": "jump"}, ValueError, "escape must be one of line search"),
+        ({"escape": "random"}, ValueError, "needs hessian_lipschitz"),
+        ({"escape": "random", "hessian_lipschitz": -1.0}, ValueError, "hessian_lipschitz must be a finite number > 0"),
+        ({"batch_size": 21}, ValueError, "batch_size must be at most n = 20, got 21; leave it out"),
+        ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+        ({"batch_size": 1.5}, TypeError, "batch_size must be an integer"),
+        ({"step_size": 0.0}, ValueError, "step_size must be a finite number > 0, got 0.0; leave it out"),
+        ({"anchor_size": 0}, ValueError, "anchor_size must be at least 1"),
+        ({"speed": 1.0}, TypeError, "unknown setting 'speed'; this method takes batch_size, step_size, anchor_size"),
+        ({"smoothness": 1.0}, TypeError, "unknown setting 'smoothness'; with settings='practical'"),
+        ({"method": "neon-shb", "momentum": 1.0}, ValueError, r"momentum must be in \[0, 1\), got 1\.0"),
+        ({"method": "neon-sgd", "momentum": 0.9}, TypeError, "unknown setting 'momentum'; this method takes batch"),
+        ({"method": "neon-natasha", "sigma": -1.0}, ValueError, "sigma must be a finite number > 0"),
+        ({"method": lambda f, x, g: (x, x), "step_size": 1.0}, TypeError, "unknown setting 'step_size'"),
+    ],
+)
+def test_bad_input_is_refused_with_what_was_expected(
+    change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    arguments = {"objective": rows(), "x0": ZERO} | change
+    with pytest.raises(error, match=message):
+        minimize(arguments.pop("objective"), arguments.pop("x0"), **arguments)
+
+
+def test_an_unknown_method_is_answered_with_all_that_are_known() -> None:
+    with pytest.raises(ValueError, match=r"method must be one of .*; got 'adam'") as refused:
+        minimize(rows(), ZERO, method="adam")
+    assert all(name in str(refused.value) for name in METHODS)
+    for name in FIRST_ORDER:
+        assert f"neon-{name}" in METHODS
+    assert set(RIVALS) <= set(METHODS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_refuses_settings_that_it_does_not_have(method: str) -> None:
+    with pytest.raises(TypeError, match=r"unknown setting 'nonsense'; .* takes? "):
+        minimize(rows(), ZERO, method=method, nonsense=1)
+
+
+@pytest.mark.parametrize("method", ["neon-svrg", "svrg", "svrg-hessian", "pgd", "pagd"])
+def test_methods_that_need_everything_refuse_a_stream(method: str) -> None:
+    with pytest.raises(ValueError, match=f"{method} needs .*, got a stream"):
+        minimize(stream(), ZERO, method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_batch_larger_than_everything_is_refused(method: str) -> None:
+    with pytest.raises(ValueError, match="batch_size must be at most n = 20, got 21"):
+        minimize(rows(), ZERO, method=method, batch_size=21)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_start_without_a_value_is_a_status(method: str, bad: float) -> None:
+    objective = FiniteSum(
+        lambda x, w: (w.mean() * bad, x), torch.ones(20, dtype=DOUBLE), gradient=True, hvp=lambda x, v, w: v
+    )
+    solution = minimize(objective, ZERO, method=method, max_samples=10_000)
+    assert solution.status is Ending.NOT_FINITE
+    assert not solution.success
+    assert torch.equal(solution.x, ZERO)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in RIVALS])
+def test_a_divergent_step_is_a_status_and_the_last_finite_point_is_kept(method: str) -> None:
+    """Steps of 100 on curvatures of 2 and more, x⁴ on top: infinity in a few rounds."""
+    start = torch.tensor([1.0, 3.0], dtype=DOUBLE)
+    settings = {"step_size": 100.0} | ({"num_steps": 1} if method.split("-")[-1] in ("sgd", "shb", "snag") else {})
+    solution = minimize(rows(), start, method=method, max_samples=100_000, **settings)
+    assert solution.status is Ending.DIVERGED
+    assert bool(torch.isfinite(solution.x).all())
+    assert float(wells(solution.x)) == pytest.approx(solution.value)
+    assert "lower step_size" in str(solution)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in RIVALS])
+def test_a_step_that_follows_l1_does_not_diverge_there(method: str) -> None:
+    start = torch.tensor([1.0, 20.0], dtype=DOUBLE)
+    solution = minimize(rows(), start, method=method, max_samples=1_000_000)
+    assert solution.status in (Ending.SECOND_ORDER_POINT, Ending.FIRST_ORDER_POINT)
+    assert abs(float(solution.x[1])) == pytest.approx(2.0**0.5, abs=1e-3)
+
+
+# --- What it says ---------------------------------------------------------------------------------------------------
+
+
+def test_a_solution_says_what_is_known_of_its_point() -> None:
+    solution = minimize(Function(wells), ZERO, method="neon-msgd", eps=1e-4, gamma=0.5)
+    assert solution.success
+    assert solution.status is Ending.SECOND_ORDER_POINT
+    gradient = torch.func.grad(wells)(solution.x)
+    spectrum = eigenvalues(Function(wells), solution.x)
+    assert solution.value == float(wells(solution.x))
+    assert solution.gradient_norm == pytest.approx(float(gradient.norm()), rel=1e-6)
+    assert solution.gradient_norm <= solution.eps == 1e-4
+    assert solution.gradient_error == solution.curvature_error == 0.0
+    assert solution.gamma == 0.5
+    assert float(spectrum[0]) >= -0.5
+    assert solution.curvature >= float(spectrum[0]) - 1e-4
+    assert solution.method == "neon-msgd"
+    assert solution.escapes == 1
+    assert solution.cost.samples == solution.cost.gradients  # A function is one sample.
+    assert solution.cost.hessian_products == 0
+    assert is_minimum(Function(wells), solution.x).kind == "minimum"
+
+
+def test_a_solution_reads_as_sentences() -> None:
+    solution = minimize(Function(wells), ZERO, method="neon-msgd", gamma=0.5)
+    text = str(solution)
+    assert text.startswith("neon-msgd: the gradient is small and nothing below -gamma was found")
+    for word in ("Value -1,", "(eps 0.001)", "(gamma 0.5)", "1 escapes", "component gradients", "0 Hessian products"):
+        assert word in text
+    assert "tensor" not in repr(solution)
+
+
+def test_without_neon_nothing_is_claimed_of_the_curvature() -> None:
+    solution = minimize(Function(wells), ZERO, method="msgd")
+    assert solution.status is Ending.FIRST_ORDER_POINT
+    assert not solution.success
+    assert torch.equal(solution.x, ZERO)
+    assert math.isnan(solution.curvature)
+    assert math.isnan(solution.gamma)
+    assert "use a neon- method" in str(solution)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+@pytest.mark.parametrize("method", [f"neon-{name}" for name in FIRST_ORDER])
+def test_every_method_ends_in_either_precision(method: str, dtype: torch.dtype) -> None:
+    solution = minimize(Function(wells), ZERO.to(dtype), method=method, max_samples=100_000)
+    assert solution.success
+    assert solution.x.dtype is dtype
+    assert abs(float(solution.x[1])) == pytest.approx(2.0**0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("method", [f"neon-{name}" for name in FIRST_ORDER])
+def test_float32_comes_to_an_end_on_top_of_a_large_value(method: str) -> None:
+    """At f = 100 a rounding is 8e-6, and the gain of a step near ‖∇f‖ = ε less than that: no guard may take offence."""
+    f = Function(lambda x: 100.0 + wells(x))
+    solution = minimize(f, ZERO.float(), method=method, max_samples=100_000)
+    assert solution.status is Ending.SECOND_ORDER_POINT
+
+
+def test_numpy_goes_in_as_well() -> None:
+    f = numpy_function(
+        lambda x: (x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4, np.array([2 * x[0], x[1] ** 3 - 2 * x[1]])), jac=True
+    )
+    start = np.zeros(2)
+    solution = minimize(f, start)  # type: ignore[arg-type]
+    assert solution.success
+    assert start.tolist() == [0.0, 0.0]
+
+
+# --- Streams --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [f"neon-{name}" for name in FIRST_ORDER if name != "svrg"])
+def test_a_stream_is_minimised_to_a_point_that_is_second_order_stationary_in_truth(method: str) -> None:
+    solution = minimize(stream(), ZERO, method=method, eps=0.05, gamma=0.5, max_samples=2_000_000)
+    assert solution.success
+    assert solution.gradient_error > 0.0
+    # Against F itself, of which the noise has mean zero.
+    assert float(torch.func.grad(wells)(solution.x).norm()) <= 1.5 * 0.05
+    assert float(eigenvalues(Function(wells), solution.x)[0]) >= -0.5
+
+
+# --- A method of a user's own ---------------------------------------------------------------------------------------
+
+
+def test_a_users_own_method_is_promoted() -> None:
+    """Gradient descent in three lines: stuck at the saddle alone, past it with NEON."""
+    rounds = 0
+
+    def descent(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        nonlocal rounds
+        rounds += 1
+        for _ in range(10):
+            x = x - 0.1 * objective.sample().grad(x)
+        return x, x
+
+    solution = minimize(Function(wells), ZERO, method=descent)
+    assert solution.success
+    assert solution.method == "your method"
+    assert solution.escapes == 1
+    assert rounds >= 1
+    assert solution.cost.gradients >= 10 * rounds  # What it draws is counted.
+    assert abs(float(solution.x[1])) == pytest.approx(2.0**0.5, abs=1e-3)
+
+
+def test_a_users_own_method_on_samples_gets_its_randomness_from_the_seed() -> None:
+    def sgd(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        y = x
+        for t in range(40):
+            x = x - 0.1 * objective.sample(256, generator).grad(x)
+            y = y + (x - y) / (t + 1)
+        return y, x
+
+    first, again = (minimize(stream(), ZERO, method=sgd, eps=0.05, gamma=0.5, seed=3) for _ in range(2))
+    assert first.success
+    assert torch.equal(first.x, again.x)
+
+
+def test_a_users_own_method_must_return_a_pair() -> None:
+    with pytest.raises(TypeError, match=r"must return a pair \(y, z\), got Tensor; return \(x, x\) for one x"):
+        minimize(Function(wells), ZERO + 1.0, method=lambda f, x, g: x)  # type: ignore[arg-type,return-value]
+
+
+# --- Progress -------------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_silent_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("rich")
+    seen: list[Any] = []
+    solution = minimize(Function(wells), ZERO, progress=True, callback=seen.append)
+    assert solution.success
+    assert len(seen) == len(solution.trace)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_progress_is_shown_on_a_terminal() -> None:
+    pytest.importorskip("rich")
+    program = (
+        "import torch, unsaddle\n"
+        "f = unsaddle.Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)\n"
+        "s = unsaddle.minimize(f, torch.zeros(2).double(), progress=True, max_samples=1000)\n"
+        "print(s.success)\n"
+    )
+    ours, theirs = os.openpty()
+    ran = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "200"},
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # The other end is closed.
+            break
+        if not part:
+            break
+        shown += part
+    os.close(ours)
+    assert ran.stdout is not None
+    assert ran.stdout.read().strip() == b"True"
+    assert ran.wait() == 0
+    ran.stdout.close()
+    text = shown.decode(errors="replace")
+    for word in ("value", "gradient", "curvature", "samples", "1 escapes"):
+        assert word in text
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("neon-")])
+def test_an_eps_beyond_the_precision_ends_without_a_budget(method: str) -> None:
+    f = Function(lambda x: 100.0 + (x @ x) ** 2 / 4.0 + x @ x / 2.0)
+    solution = minimize(f, torch.full((5,), 0.3), method=method, eps=1e-30)
+    assert solution.status in (Ending.STALLED, Ending.SECOND_ORDER_POINT)
+    assert solution.gradient_norm < 0.1
