@@ -173,6 +173,8 @@ class Neon(Optimizer):
             loss = self.base.step()
             policy.record(state, self.rules, None, 1)
             return loss
+        if state.steps == 0:
+            _check_one_process()
         counted = _Counted(closure, self.param_groups if state.steps == 0 else None)
         loss = self.base.step(counted)
         policy.record(state, self.rules, loss, counted.calls)
@@ -192,6 +194,7 @@ class Neon(Optimizer):
         Returns:
             The event. A verdict is also among `events`; a candidate is not.
         """
+        _check_one_process()
         if isinstance(target, Objective) and not isinstance(target, ClosureObjective):
             trained = [p for group in self.param_groups for p in group["params"]]
             event = decide(target, trained, self._prober.state, self.rules, samples)
@@ -264,6 +267,19 @@ class Neon(Optimizer):
         return (
             f"Neon({self.base!r}, gamma={rules.gamma}, every={rules.every}, max_overhead={rules.max_overhead}, "
             f"escape={rules.escape})"
+        )
+
+
+def _check_one_process() -> None:
+    """Ranks that decide differently would make different numbers of calls, and wait for each other for ever."""
+    if (
+        torch.distributed.is_available()
+        and torch.distributed.is_initialized()
+        and torch.distributed.get_world_size() > 1
+    ):
+        raise RuntimeError(
+            f"Neon probes in one process, got {torch.distributed.get_world_size()}: ranks could decide differently and "
+            "wait for each other; call step() without a closure, which trains as the base does"
         )
 
 
