@@ -153,6 +153,13 @@ class Neon(Optimizer):
         return self._prober.state.phase
 
     @property
+    def due(self) -> bool:
+        """Whether to look now, by wait, budget and, where losses are known, plateau; for loops that probe by hand."""
+        state = self._prober.state
+        on_time = policy.waited(state, self.rules) and policy.affordable(state, self.rules)
+        return on_time and (not state.losses or policy.plateau(state, self.rules))
+
+    @property
     def overhead(self) -> float:
         """Gradients spent on probing over those spent on training."""
         return self._prober.state.spent / max(1, self._prober.state.trained)

@@ -151,8 +151,12 @@ def record(state: State, rules: Rules, loss: Any, gradients: int) -> None:
 
 def due(state: State, rules: Rules) -> bool:
     """Whether to look now."""
-    waited = state.steps - state.since >= max(rules.every, state.wait)
-    return state.phase == IDLE and waited and affordable(state, rules) and plateau(state, rules)
+    return waited(state, rules) and affordable(state, rules) and plateau(state, rules)
+
+
+def waited(state: State, rules: Rules) -> bool:
+    """Whether the last verdict was long enough ago, and none is under way."""
+    return state.phase == IDLE and state.steps - state.since >= max(rules.every, state.wait)
 
 
 def affordable(state: State, rules: Rules) -> bool:
