@@ -223,8 +223,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--text", type=Path, default=DATA / "tinyshakespeare.txt")
     parser.add_argument("--mnist", type=Path, default=DATA / "mnist.npz")
     parser.add_argument("--only", choices=["transformer", "conv net"], default=None)
-    parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--seeds", type=int, default=5)
     chosen = parser.parse_args(arguments)
     report = Report.begin("healthy", chosen)
     for name, make in (("transformer", lambda: text_task(chosen.text)), ("conv net", lambda: mnist_task(chosen.mnist))):

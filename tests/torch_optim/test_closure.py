@@ -84,9 +84,7 @@ def test_a_closure_that_changes_its_batch_is_refused():
     rows = iter(BATCH.split(1))
     f = objective(model, lambda: model(next(rows)).square().mean())
     f.check()
-    with pytest.raises(
-        ValueError, match="the closure changes its batch: called twice .* fetch the batch outside of it"
-    ):
+    with pytest.raises(ValueError, match=r"the closure changes its batch: .* fetch the batch outside of it"):
         f.sample().value_and_grad(f.point)
 
 
@@ -102,7 +100,7 @@ def test_a_closure_without_backward_is_refused_and_the_model_is_as_it_was():
 def test_a_closure_that_returns_nan_is_refused_and_the_model_is_as_it_was():
     model = network()
     before = Everything(model)
-    with pytest.raises(ValueError, match="returned a loss of nan .* there is nothing to probe here"):
+    with pytest.raises(ValueError, match=r"returned a loss of nan .* there is nothing to probe here"):
         objective(model, lambda: model(BATCH).sum() * float("nan")).check()
     before.check()
 
@@ -150,7 +148,7 @@ def test_a_closure_that_returns_no_loss_is_refused(returned, error):
 
 
 def test_something_that_is_no_closure_is_refused():
-    with pytest.raises(TypeError, match="expected a closure .* got Tensor"):
+    with pytest.raises(TypeError, match=r"expected a closure .* got Tensor"):
         ClosureObjective(torch.ones(1), FlatParameters(nn.Linear(1, 1).parameters()))
 
 

@@ -1,4 +1,4 @@
-"""Neon is an optimizer like any other: schedulers, checkpoints, copies, hooks, scalers; and it trains as its base does."""
+"""Neon is an optimizer like any other, for schedulers, checkpoints, copies, hooks, scalers, and trains as its base."""
 
 import copy
 import io
@@ -33,6 +33,10 @@ class Dropping(nn.Module):
         return (self.layers(batch).squeeze(1) - batch[:, 0] * batch[:, 1]).square().mean()
 
 
+def trainable(**kind):
+    return torch.zeros(1, requires_grad=True, **kind)
+
+
 def parameters_of(model):
     return [p.detach().clone() for p in model.parameters()]
 
@@ -60,7 +64,7 @@ def test_every_base_leaves_a_saddle(make):
     model = Saddle(3)
     neon = Neon(make(model.parameters()), every=10)
     train(neon, model, batches(0, 3), 150)
-    assert [e.verdict for e in neon.events][0] == "saddle"
+    assert neon.events[0].verdict == "saddle"
     assert float(model(torch.zeros(1, 3)).detach()) < -0.9
 
 
@@ -248,17 +252,9 @@ def test_neon_around_neon_is_refused():
     ("parameters", "error", "message"),
     [
         ([torch.zeros(1)], ValueError, "no parameter that requires a gradient"),
-        (
-            [torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True, dtype=torch.float64)],
-            TypeError,
-            "one",
-        ),
-        ([torch.zeros(1, requires_grad=True, dtype=torch.bfloat16)], TypeError, "must be float32 or float64"),
-        (
-            [torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True, device="meta")],
-            TypeError,
-            "one device",
-        ),
+        ([trainable(), trainable(dtype=torch.float64)], TypeError, "must share one dtype and one device"),
+        ([trainable(), trainable(device="meta")], TypeError, "must share one dtype and one device"),
+        ([trainable(dtype=torch.bfloat16)], TypeError, "must be float32 or float64"),
     ],
 )
 def test_parameters_that_could_not_be_probed_are_refused_at_once(parameters, error, message):
@@ -314,3 +310,14 @@ def test_a_loss_that_is_nan_is_refused_by_a_probe():
     with pytest.raises(ValueError, match="there is nothing to probe here"):
         neon.probe(closure_over(neon, lambda: model(torch.zeros(1, 3)) + float("nan")))
     assert torch.equal(model.x, torch.zeros(3))
+
+
+def test_several_processes_are_refused_before_they_can_wait_for_each_other(monkeypatch):
+    neon, model = at_a_saddle()
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    closure = closure_over(neon, lambda: model(torch.zeros(1, 3)))
+    for call in (neon.step, neon.probe):
+        with pytest.raises(RuntimeError, match="Neon probes in one process, got 2"):
+            call(closure)
+    neon.step()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -30,22 +28,28 @@ def at(f: SampledFunction, x: Tensor, v: Tensor, s: float) -> tuple[float, float
     return float(value), vectors.dots((v, grad))[0]
 
 
-def length_along(f: SampledFunction, x: Tensor, v: Tensor, *, radius: float, slope: float) -> float:
-    """How far to go along v, with its sign; 0 if nowhere is lower. At most `policy.LENGTHS` evaluations.
+def length_along(f: SampledFunction, x: Tensor, v: Tensor, *, radius: float) -> float:
+    """How far to go along v or its opposite; 0 if nowhere is lower. At most `policy.LENGTHS` evaluations.
+
+    The mean of the losses at x + sv and x − sv is gone by: the slope at x, which on one batch is mostly noise, cancels.
 
     Args:
-        f: what to go by.
+        f: one sample.
         x: where from.
         v: a unit vector.
         radius: the probe radius: steps as short as that tell nothing.
-        slope: the gradient along v. To second order both ways go down; to first order, the one against it.
     """
     value = float(f.value(x))
+
+    def both_ways(s: float) -> tuple[float, float]:
+        (above, rise), (below, fall) = at(f, x, v, s), at(f, x, v, -s)
+        return (above + below) / 2.0, (rise - fall) / 2.0
+
     best = length.search(
-        lambda s: at(f, x, v, s),
+        both_ways,
         value=value,
-        first=math.copysign(max(4.0 * radius, FIRST_LENGTH * (vectors.norm(x) or 1.0)), -slope),
-        max_evaluations=policy.LENGTHS - 1,
+        first=max(4.0 * radius, FIRST_LENGTH * (vectors.norm(x) or 1.0)),
+        max_evaluations=(policy.LENGTHS - 1) // 2,
         resolution=VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(value),
     )
     return SHARE_OF_BEST * best.length

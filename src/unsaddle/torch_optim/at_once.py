@@ -113,8 +113,7 @@ def _escape(
     v, generator = found.direction, torch.Generator().manual_seed(seed)
     f = objective.sample(samples, generator, ledger=ledger)
     everything = objective.num_samples is not None and f.size >= objective.num_samples
-    slope = acts.at(f, x, v, 0.0)[1]
-    step = acts.length_along(f, x, v, radius=found.radius, slope=slope)
+    step = acts.length_along(f, x, v, radius=found.radius)
     if step == 0.0:
         return "trial failed", {"sentence": ", but no step along the direction lowers the loss."}
     changes: list[float] = []
@@ -125,8 +124,11 @@ def _escape(
         value = float(g.value(x))
         changes.append(float(g.value(torch.add(x, v, alpha=step))) - value)
         opposite.append(float(g.value(torch.sub(x, v, alpha=step))) - value)
-        answer = policy.trial(changes, opposite) if not everything else "better" if changes[0] < 0.0 else "failed"
-    if not everything and sum(opposite) < sum(changes):
+        if everything:
+            answer = "better" if min(changes[0], opposite[0]) < 0.0 else "failed"
+        else:
+            answer = policy.trial(changes, opposite)
+    if sum(opposite) < sum(changes):
         changes, step = opposite, -step
     mean, error = (changes[0], 0.0) if everything else policy.interval(changes)
     fields = {"decrease": -mean, "decrease_error": error, "length": abs(step)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -53,6 +54,13 @@ class Event:
     def row(self) -> dict[str, Any]:
         """The fields by name, plain numbers and words."""
         return asdict(self)
+
+    def scalars(self, prefix: str = "neon/") -> dict[str, float]:
+        """The numbers by name, as loggers want them; those that were not measured are left out."""
+        numbers = {
+            name: float(getattr(self, name)) for name in ("curvature", "decrease", "length", "gradients", "escaped")
+        }
+        return {prefix + name: number for name, number in numbers.items() if math.isfinite(number)}
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Event:

@@ -153,6 +153,13 @@ class Neon(Optimizer):
         return self._prober.state.phase
 
     @property
+    def due(self) -> bool:
+        """Whether to look now, by wait, budget and, where losses are known, plateau; for loops that probe by hand."""
+        state = self._prober.state
+        on_time = policy.waited(state, self.rules) and policy.affordable(state, self.rules)
+        return on_time and (not state.losses or policy.plateau(state, self.rules))
+
+    @property
     def overhead(self) -> float:
         """Gradients spent on probing over those spent on training."""
         return self._prober.state.spent / max(1, self._prober.state.trained)
@@ -173,6 +180,8 @@ class Neon(Optimizer):
             loss = self.base.step()
             policy.record(state, self.rules, None, 1)
             return loss
+        if state.steps == 0:
+            _check_one_process()
         counted = _Counted(closure, self.param_groups if state.steps == 0 else None)
         loss = self.base.step(counted)
         policy.record(state, self.rules, loss, counted.calls)
@@ -192,6 +201,7 @@ class Neon(Optimizer):
         Returns:
             The event. A verdict is also among `events`; a candidate is not.
         """
+        _check_one_process()
         if isinstance(target, Objective) and not isinstance(target, ClosureObjective):
             trained = [p for group in self.param_groups for p in group["params"]]
             event = decide(target, trained, self._prober.state, self.rules, samples)
@@ -264,6 +274,19 @@ class Neon(Optimizer):
         return (
             f"Neon({self.base!r}, gamma={rules.gamma}, every={rules.every}, max_overhead={rules.max_overhead}, "
             f"escape={rules.escape})"
+        )
+
+
+def _check_one_process() -> None:
+    """Ranks that decide differently would make different numbers of calls, and wait for each other for ever."""
+    if (
+        torch.distributed.is_available()
+        and torch.distributed.is_initialized()
+        and torch.distributed.get_world_size() > 1
+    ):
+        raise RuntimeError(
+            f"Neon probes in one process, got {torch.distributed.get_world_size()}: ranks could decide differently and "
+            "wait for each other; call step() without a closure, which trains as the base does"
         )
 
 

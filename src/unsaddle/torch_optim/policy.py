@@ -40,8 +40,8 @@ EXTRACTION = 48
 CONFIRMATIONS = (3, 4, 8)
 """Fresh batches before a candidate may be dropped, before it may be believed, and in all; two gradients each."""
 
-LENGTHS = 12
-"""Evaluations of the search for the length of the step."""
+LENGTHS = 17
+"""Evaluations of the search for the length of the step: at x, and both ways for each length."""
 
 TRIALS = (4, 8)
 """Fresh batches that a step is tried on, at least and at most, three gradients each: the loss at x and a step to either
@@ -100,11 +100,9 @@ class State:
     found: float = math.nan
     """Its curvature on the batch that it was found on."""
     curvatures: list[float] = field(default_factory=list)
-    """The same on fresh batches,"""
-    slopes: list[float] = field(default_factory=list)
-    """and the gradient along it."""
+    """The same on fresh batches."""
     length: float = math.nan
-    """Of the step on trial, with the sign that the length was found with."""
+    """Of the step on trial."""
     changes: list[float] = field(default_factory=list)
     """Of the loss by that step, on fresh batches,"""
     opposite: list[float] = field(default_factory=list)
@@ -153,8 +151,12 @@ def record(state: State, rules: Rules, loss: Any, gradients: int) -> None:
 
 def due(state: State, rules: Rules) -> bool:
     """Whether to look now."""
-    waited = state.steps - state.since >= max(rules.every, state.wait)
-    return state.phase == IDLE and waited and affordable(state, rules) and plateau(state, rules)
+    return waited(state, rules) and affordable(state, rules) and plateau(state, rules)
+
+
+def waited(state: State, rules: Rules) -> bool:
+    """Whether the last verdict was long enough ago, and none is under way."""
+    return state.phase == IDLE and state.steps - state.since >= max(rules.every, state.wait)
 
 
 def affordable(state: State, rules: Rules) -> bool:
@@ -221,7 +223,7 @@ def begin(state: State, direction: Tensor, *, radius: float, gamma: float, curva
     """A candidate was found: wait for fresh batches."""
     state.phase, state.direction = CONFIRM, direction
     state.radius, state.gamma, state.found = radius, gamma, curvature
-    state.curvatures, state.slopes, state.changes, state.opposite, state.length = [], [], [], [], math.nan
+    state.curvatures, state.changes, state.opposite, state.length = [], [], [], math.nan
 
 
 def end(state: State, rules: Rules, event: dict[str, Any], *, escaped: bool) -> None:

@@ -101,7 +101,6 @@ class Prober:
         f, x = objective.sample(), objective.point
         above, below = acts.at(f, x, v, r)[1], acts.at(f, x, v, -r)[1]
         state.curvatures.append((above - below) / (2.0 * r))
-        state.slopes.append((above + below) / 2.0)
         answer = policy.confirmation(state)
         mean, error = policy.interval(state.curvatures)
         n = len(state.curvatures)
@@ -126,7 +125,7 @@ class Prober:
                 "saddle",
                 f"Curvature {mean:.3g} ± {error:.2g} on {n} fresh batches. Not left, since escape=False.",
             )
-        step = acts.length_along(f, x, v, radius=r, slope=sum(state.slopes))
+        step = acts.length_along(f, x, v, radius=r)
         if step == 0.0:
             return partial(
                 self._verdict,

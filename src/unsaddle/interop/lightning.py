@@ -1,0 +1,34 @@
+"""Lightning: return a Neon from `configure_optimizers`, and add `NeonLogger` to the trainer's callbacks.
+
+    def configure_optimizers(self):
+        return unsaddle.Neon(torch.optim.AdamW(self.parameters(), lr=1e-3))
+
+    Trainer(callbacks=[NeonLogger()])
+
+Lightning hands its optimizers a closure, so Neon probes by itself; checkpoints hold its state. Gradient clipping by the
+trainer happens inside that closure and is part of what Neon sees: near a saddle gradients are small and not clipped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.pytorch import Callback
+
+from unsaddle.interop.unwrap import neon_in
+
+
+class NeonLogger(Callback):  # type: ignore[misc]
+    """Sends every verdict's numbers to the trainer's loggers."""
+
+    def __init__(self) -> None:
+        self._logged: dict[int, int] = {}
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any, **kwargs: Any) -> None:
+        for i, optimizer in enumerate(trainer.optimizers):
+            neon = neon_in(optimizer)
+            events = [] if neon is None else neon.events
+            for event in events[self._logged.get(i, 0) :]:
+                for logger in trainer.loggers:
+                    logger.log_metrics(event.scalars(), step=trainer.global_step)
+            self._logged[i] = len(events)

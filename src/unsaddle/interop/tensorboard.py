@@ -1,0 +1,23 @@
+"""Neon's verdicts as TensorBoard scalars. Needs no package of its own: the writer is the caller's.
+
+writer = torch.utils.tensorboard.SummaryWriter()
+optimizer = unsaddle.Neon(base, callback=to_tensorboard(writer))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from unsaddle.torch_optim import Event
+
+
+def to_tensorboard(writer: Any) -> Callable[[Event], None]:
+    """A callback for `Neon` that writes each verdict: its numbers as scalars, its sentence as text."""
+
+    def write(event: Event) -> None:
+        for name, number in event.scalars().items():
+            writer.add_scalar(name, number, event.step)
+        writer.add_text("neon/verdict", str(event), event.step)
+
+    return write

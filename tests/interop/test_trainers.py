@@ -1,0 +1,166 @@
+"""Neon inside the real trainers. Each test is skipped where its package is not installed (extra `trainers`)."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from unsaddle import ModelObjective, Neon
+from unsaddle.interop.tensorboard import to_tensorboard
+
+ROWS = torch.randn(256, 8, generator=torch.Generator().manual_seed(0)) * torch.tensor([2.0, 1.5] + 6 * [0.3])
+
+
+def at_zero():
+    model = nn.Sequential(nn.Linear(8, 2, bias=False), nn.Linear(2, 8, bias=False))
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    return model
+
+
+def reconstruction(model, rows):
+    return (model(rows) - rows).square().sum(dim=1).mean()
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """What trainers warn of (few workers, no logger, deprecations of their own) is not ours to mend."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    torch.set_num_threads(before)
+
+
+def test_accelerate_prepares_it_and_its_wrapped_step_probes():
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(cpu=True)
+    model = at_zero()
+    neon = Neon(torch.optim.AdamW(model.parameters(), lr=1e-2), every=20)
+    loader = DataLoader(TensorDataset(ROWS), batch_size=64)
+    model, optimizer, loader = accelerator.prepare(model, neon, loader)
+    for _ in range(15):
+        for (rows,) in loader:
+
+            def closure(rows=rows):
+                optimizer.zero_grad()
+                loss = reconstruction(model, rows)
+                accelerator.backward(loss)
+                return loss
+
+            optimizer.step(closure)
+    assert neon.events[0].verdict == "saddle"
+    saved = optimizer.state_dict()
+    optimizer.load_state_dict(saved)
+    assert neon.events[0].verdict == "saddle"
+
+
+def test_lightning_probes_by_itself_logs_verdicts_and_checkpoints_them(tmp_path):
+    lightning = pytest.importorskip("lightning.pytorch")
+    from unsaddle.interop.lightning import NeonLogger
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = at_zero()
+
+        def training_step(self, batch, index):
+            return reconstruction(self.model, batch[0])
+
+        def configure_optimizers(self):
+            neon = Neon(torch.optim.AdamW(self.parameters(), lr=1e-2), every=20)
+            return [neon], [torch.optim.lr_scheduler.StepLR(neon, 100)]
+
+    class Sink(lightning.loggers.logger.DummyLogger):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def log_metrics(self, metrics, step=None):
+            self.seen.append(metrics)
+
+    sink = Sink()
+    trainer = lightning.Trainer(
+        max_epochs=15,
+        accelerator="cpu",
+        logger=sink,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[NeonLogger()],
+    )
+    module = Module()
+    trainer.fit(module, DataLoader(TensorDataset(ROWS), batch_size=64))
+    assert float(reconstruction(module.model, ROWS).detach()) < 2.0
+    logged = [metrics for metrics in sink.seen if "neon/curvature" in metrics]
+    assert logged[0]["neon/escaped"] == 1.0
+    trainer.save_checkpoint(tmp_path / "checkpoint")
+    saved = torch.load(tmp_path / "checkpoint", weights_only=True)
+    assert saved["optimizer_states"][0]["neon"]["events"][0]["verdict"] == "saddle"
+
+
+def test_hugging_face_s_trainer_probes_between_its_steps(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    from unsaddle.interop.transformers import NeonCallback
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = at_zero()
+
+        def forward(self, rows, labels=None):
+            return {"loss": reconstruction(self.layers, rows)}
+
+    model = Model()
+    data = [{"rows": row, "labels": row} for row in ROWS]
+    objective = ModelObjective(model, lambda model, batch: model(batch[0])["loss"], TensorDataset(ROWS))
+    neon = Neon(torch.optim.AdamW(model.parameters(), lr=1e-2), every=20)
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=64,
+        num_train_epochs=15,
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    trainer = transformers.Trainer(
+        model, arguments, train_dataset=data, optimizers=(neon, None), callbacks=[NeonCallback(objective, samples=64)]
+    )
+    trainer.train()
+    assert neon.events[0].verdict == "saddle"
+    assert any(row.get("neon/verdict") == "saddle" for row in trainer.state.log_history)
+    assert float(reconstruction(model.layers, ROWS).detach()) < 2.0
+    wrong = transformers.Trainer(
+        model,
+        arguments,
+        train_dataset=data,
+        optimizers=(torch.optim.SGD(model.parameters(), lr=0.1), None),
+        callbacks=[NeonCallback(objective)],
+    )
+    with pytest.raises(ValueError, match="NeonCallback needs a Neon as the trainer's optimizer"):
+        wrong.train()
+
+
+def test_tensorboard_gets_the_numbers_and_the_sentence():
+    class Writer:
+        def __init__(self):
+            self.scalars, self.texts = [], []
+
+        def add_scalar(self, name, number, step):
+            self.scalars.append((name, step))
+
+        def add_text(self, name, text, step):
+            self.texts.append(text)
+
+    writer = Writer()
+    model = at_zero()
+    neon = Neon(torch.optim.SGD(model.parameters(), lr=0.01), callback=to_tensorboard(writer))
+    data = TensorDataset(ROWS)
+    neon.probe(ModelObjective(model, lambda model, batch: reconstruction(model, batch[0]), data))
+    assert ("neon/curvature", 0) in writer.scalars
+    assert ("neon/decrease", 0) in writer.scalars
+    assert "saddle" in writer.texts[0]

@@ -1,0 +1,192 @@
+"""What Neon says and does where training is stuck, where it is flat, and where nothing is the matter.
+
+`python -m benchmarks.stuck` asks the same of five seeds, with random starts and random kicks beside them.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from benchmarks import stuck_problems
+from benchmarks.stuck import spread, train
+from tests.torch_optim.training import Saddle, at_a_saddle, batches, closure_over
+from tests.torch_optim.training import train as train_model
+from unsaddle import Function, ModelObjective, Neon
+from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.events import VERDICTS, Event
+
+STEPS = 400
+CASES = [
+    pytest.param(make(), name, id=f"{make().name}, {name}")
+    for i, make in enumerate(stuck_problems.STUCK)
+    for j, name in enumerate(stuck_problems.OPTIMIZERS)
+    if i == j or (make in (stuck_problems.lora, stuck_problems.skip_gram) and j % 2 == 0)
+]
+
+
+@pytest.mark.parametrize(("problem", "name"), CASES)
+def test_the_bare_optimizer_stays_where_it_is_stuck_and_neon_leaves(problem, name):
+    plain = train(problem, name, 0, "plain", STEPS)
+    assert plain.broken == spread(problem.make(0, True)) == 0.0
+    neon = train(problem, name, 0, "neon", STEPS)
+    random = train(problem, name, 0, "random", STEPS)
+    assert neon.events[0].verdict == "saddle"
+    assert neon.final < random.final + 0.15 * (plain.final - random.final)
+    assert neon.gradients <= policy.WORST_CASE
+
+
+@pytest.mark.parametrize("make", stuck_problems.NOT_SADDLES)
+def test_what_is_no_strict_saddle_is_not_called_one(make):
+    problem = make()
+    run = train(problem, "sgd", 0, "neon", 150)
+    assert [event.verdict for event in run.events] == [problem.verdict]
+
+
+def test_a_flat_model_is_told_what_is_flat_and_what_to_do():
+    (event,) = train(stuck_problems.dead_relu(), "adam", 0, "neon", 150).events
+    assert "3 of 4 tensors" in event.sentence
+    assert "re-initialise" in event.sentence
+
+
+def test_at_a_minimum_nothing_is_found():
+    model = nn.Linear(3, 1)
+    neon = Neon(torch.optim.SGD(model.parameters(), lr=0.1))
+    x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    event = neon.probe(closure_over(neon, lambda: (model(x) - x[:, :1]).square().mean()))
+    assert event.verdict == "none"
+    assert event.curvature > 0.0
+    assert neon.events == [event]
+
+
+def test_curvature_of_one_batch_alone_is_called_that():
+    """f_i = ½xᵀ(I + 3·S_i)x with S_i symmetric noise of mean zero: negative on every batch, along another direction."""
+    x = nn.Parameter(torch.zeros(30))
+    neon = Neon(torch.optim.SGD([x], lr=0.0), every=10)
+    generator = torch.Generator().manual_seed(0)
+    while not neon.events:
+        noise = torch.randn(30, 30, generator=generator)
+        hessian = torch.eye(30) + 0.3 * (noise + noise.T)
+        neon.step(closure_over(neon, lambda hessian=hessian: x @ hessian @ x / 2))
+    assert neon.events[0].verdict == "batch only"
+    assert "normal answer in mid-training" in neon.events[0].sentence
+    assert torch.equal(x, torch.zeros(30))
+
+
+def test_an_event_has_the_measured_curvature_and_the_decrease_that_was_tried():
+    neon, model = at_a_saddle(every=10)
+    train_model(neon, model, batches(0, 3), 40)
+    (event, *_) = neon.events
+    assert event.curvature == pytest.approx(-2.0, abs=1e-3)
+    assert event.error < 1e-3
+    a = event.length
+    assert event.decrease == pytest.approx(a**2 - a**4 / 4, rel=1e-2)
+    assert event.escaped
+    assert event.verdict in VERDICTS
+    assert event.step == 10 + policy.CONFIRMATIONS[1] + policy.TRIALS[0]
+
+
+def test_without_escape_there_are_verdicts_and_no_jumps():
+    neon, model = at_a_saddle(every=10, escape=False)
+    train_model(neon, model, batches(0, 3), 40)
+    assert [event.verdict for event in neon.events] == ["saddle"]
+    assert "escape=False" in neon.events[0].sentence
+    assert not neon.events[0].escaped
+    assert torch.equal(model.x, torch.zeros(3))
+
+
+def test_the_callback_hears_every_verdict_and_no_candidate():
+    heard = []
+    neon, model = at_a_saddle(every=10, callback=heard.append)
+    train_model(neon, model, batches(0, 3), 60)
+    assert heard == neon.events
+    assert all(isinstance(event, Event) and not event.pending for event in heard)
+
+
+def test_the_gradients_of_events_are_all_that_was_spent_and_the_budget_is_kept():
+    steps, calls = 1200, 0
+    model = Saddle(3)
+    neon = Neon(torch.optim.SGD(model.parameters(), lr=0.0), every=10, max_overhead=0.2, escape=False)
+    for _, batch in zip(range(steps), batches(0, 3), strict=False):
+        closure = closure_over(neon, lambda batch=batch: model(batch))
+        neon.step(closure)
+        calls += closure.calls
+    assert neon.phase == "idle"
+    assert len(neon.events) > 2
+    assert sum(event.gradients for event in neon.events) == calls - steps
+    assert neon.overhead == (calls - steps) / steps <= 0.2
+
+
+def test_probing_by_hand_with_closures_goes_from_candidate_to_verdict():
+    model = Saddle(3)
+    neon = Neon(torch.optim.SGD(model.parameters(), lr=0.05))
+    stream = batches(0, 3)
+    answers = [neon.probe(closure_over(neon, lambda: model(next(iter([torch.zeros(1, 3)])))))]
+    while answers[-1].pending:
+        batch = next(stream)
+        answers.append(neon.probe(closure_over(neon, lambda batch=batch: model(batch))))
+    assert [a.verdict for a in answers] == ["candidate"] * 8 + ["saddle"]
+    assert neon.events == answers[-1:]
+    assert float(model.x.detach().norm()) > 0.5
+
+
+def autoencoder(scale):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3, bias=False), nn.Linear(3, 4, bias=False))
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=scale) if scale else nn.init.zeros_(parameter)
+    rows = torch.randn(256, 4) * torch.tensor([2.0, 1.0, 1.0, 0.5])
+    data = TensorDataset(rows)
+    objective = ModelObjective(model, lambda model, batch: (model(batch[0]) - batch[0]).square().mean(), data)
+    return model, objective
+
+
+@pytest.mark.parametrize("samples", [None, 64])
+def test_an_objective_gives_a_verdict_at_once_and_neon_jumps(samples):
+    model, objective = autoencoder(0.0)
+    neon = Neon(torch.optim.SGD(reversed(list(model.parameters())), lr=0.05))
+    before = float(objective.sample().value(objective.point))
+    event = neon.probe(objective, samples=samples)
+    assert (event.verdict, event.escaped) == ("saddle", True)
+    after = float(objective.sample().value(objective.point))
+    assert after < before
+    assert before - after == pytest.approx(event.decrease, rel=1e-3 if samples is None else 0.5)
+
+
+def test_an_objective_without_escape_is_only_looked_at():
+    model, objective = autoencoder(0.0)
+    neon = Neon(torch.optim.SGD(model.parameters(), lr=0.05), escape=False)
+    assert neon.probe(objective).verdict == "saddle"
+    assert math.isnan(neon.events[0].decrease)
+    assert all(torch.equal(p, torch.zeros_like(p)) for p in model.parameters())
+
+
+def test_an_objective_at_its_minimum_shows_nothing():
+    model = nn.Linear(3, 1)
+    rows = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    data = TensorDataset(rows, rows[:, :1])
+    objective = ModelObjective(model, lambda model, batch: (model(batch[0]) - batch[1]).square().mean(), data)
+    assert Neon(torch.optim.SGD(model.parameters(), lr=0.1)).probe(objective).verdict == "none"
+
+
+def test_an_objective_over_other_parameters_is_refused():
+    _, objective = autoencoder(0.0)
+    neon, _ = at_a_saddle()
+    with pytest.raises(ValueError, match=r"the objective varies '0.weight', which the optimizer does not train"):
+        neon.probe(objective)
+
+
+def test_an_objective_that_is_no_model_s_is_refused():
+    neon, _ = at_a_saddle()
+    with pytest.raises(TypeError, match=r"needs an objective over the parameters .* got Function"):
+        neon.probe(Function(lambda x: x.sum()))
+
+
+def test_something_that_is_neither_is_refused():
+    neon, model = at_a_saddle()
+    with pytest.raises(TypeError, match="probe needs a closure or an objective, got int"):
+        neon.probe(3)
+    with pytest.raises(ValueError, match="samples is for an objective"):
+        neon.probe(closure_over(neon, lambda: model(torch.zeros(1, 3))), samples=8)
