@@ -108,7 +108,7 @@ def phases() -> Case:
         hessian=lambda x: (A.T * (3.0 * (A @ x) ** 2 - squares)) @ A / n,
         eps=1e-2,
         gamma=0.1,
-        max_samples=500_000,
+        max_samples=1_000_000,
     )
 
 
@@ -180,7 +180,7 @@ def sigmoid(name: str, folder: Path) -> Case:
         hessian=hessian,
         eps=1e-2,
         gamma=0.1,
-        max_samples=500_000,
+        max_samples=1_000_000,
     )
 
 

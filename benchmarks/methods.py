@@ -4,9 +4,9 @@
 
 **Arrival.** A run has arrived at the first point at which it evaluated a gradient, of whatever batch, that has
 ‖∇F(x)‖ ≤ ε and λ_min(∇²F(x)) ≥ −γ. That is judged outside of the run with the exact gradient and the dense Hessian
-(`method_problems`), which are not counted; points are looked at each time the samples have grown by 2 %. What counts is
-component gradients (IFO); values and Hessian products (ISO) stand beside them. A median is over all seeds, a run that
-never arrives being infinite.
+(`method_problems`), which are not counted; points are looked at each time the samples have grown by 2 %, and at every
+event that the run reports. What counts is component gradients (IFO); values and Hessian products (ISO) stand beside
+them. A median is over all seeds, a run that never arrives being infinite.
 
 **Being told.** Most methods go on until they know that they have arrived: what they had spent when they ended, and how
 often what they then claimed was true. `noisy-sgd` and `sgld` never look, and are stopped when they arrive.
@@ -38,7 +38,7 @@ from torch import Tensor
 
 from benchmarks.environment import ROOT, Report, options, table
 from benchmarks.method_problems import ROWS, Case, case, names
-from unsaddle.cost import Ledger
+from unsaddle.cost import Cost, Ledger
 from unsaddle.methods import METHODS, RIVALS, minimize
 from unsaddle.objective import SampledFunction
 from unsaddle.run import Ending, RunEnded
@@ -88,12 +88,18 @@ class Watched:
         return f
 
     def _look(self, x: Tensor, spent: Ledger) -> None:
-        if self.arrived is not None or spent.samples < self._next:
+        if spent.samples < self._next:
             return
         if spent.samples >= LOOK_EVERY * self._next:  # The next call is looked at too: of two, one may be at an anchor.
             self._next = max(LOOK_EVERY * self._next, spent.samples)
         else:
             self._next = LOOK_EVERY * spent.samples
+        self.look(x, spent)
+
+    def look(self, x: Tensor, spent: Ledger | Cost) -> None:
+        """The run is at x, after what it has spent."""
+        if self.arrived is not None:
+            return
         self.path.append((spent.samples + spent.hessian_samples, self._at.value(x)))
         if self._is_reached(x):
             self.arrived = {
@@ -134,6 +140,7 @@ def solve(at: Case, method: str, seed: int, settings: dict[str, Any], limit: flo
             gamma=at.gamma,
             max_samples=at.max_samples,
             seed=seed,
+            callback=lambda state: objective.look(state.x, state.cost),
             **settings,
         )
     except ValueError as error:
