@@ -203,3 +203,11 @@ def test_making_a_csr_tensor_is_silent_in_a_fresh_process():
     run = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
+
+
+@pytest.mark.parametrize(("n", "size"), [(9, 1), (80, 10), (1024, 128), (10**6, 100)])
+def test_few_indices_are_the_same_whether_told_apart_in_a_dictionary_or_by_sorting(n, size, monkeypatch):
+    quick = [draw_indices(n, size, rng(seed), False) for seed in range(20)]
+    monkeypatch.setattr(sampling, "FEW", 0)
+    slow = [draw_indices(n, size, rng(seed), False) for seed in range(20)]
+    assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(quick, slow, strict=True))

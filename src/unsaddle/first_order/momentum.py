@@ -70,19 +70,24 @@ def sm(
         companion: x^s to start with, to go on with the velocity of an earlier round; x₀ by default.
     """
     eta, beta, s = settings.step_size, settings.momentum, settings.s
-    x, xs = x0.clone(), x0 if companion is None else companion
+    x, xs = x0.clone(), (x0 if companion is None else companion).clone()
     chosen = int(torch.randint(settings.num_steps, (), generator=generator, device=generator.device))
     plus = y = x0
     for tau in range(settings.num_steps):
         g = objective.sample(settings.batch_size, generator).grad(x)
-        xs_next = torch.sub(x, g, alpha=s * eta)
-        x_next = torch.sub(x, g, alpha=eta).add_(xs_next, alpha=beta).sub_(xs, alpha=beta)
+        wanted = tau + 1 in (chosen, settings.num_steps)  # x⁺ is needed at two steps only.
+        if beta > 0.0:
+            # x_{τ+1} = x + β(x − x^s) − (1 + βs)ηg, in the memory of x^s; and then x^s_{τ+1}, in that of x.
+            xs.lerp_(x, 1.0 + beta).sub_(g, alpha=(1.0 + beta * s) * eta)
+            x, xs = xs, x.sub_(g, alpha=s * eta) if s > 0.0 else x
+        else:
+            xs = torch.sub(x, g, alpha=s * eta) if wanted else xs
+            x.sub_(g, alpha=eta)
         if tau == chosen:
             y = plus
-        if tau + 1 in (chosen, settings.num_steps):  # x⁺ is needed at two steps only.
-            step = torch.sub(x_next, x).add_(g, alpha=s * eta)
-            plus = torch.add(x_next, step, alpha=beta / (1.0 - beta))
-        x, xs = x_next, xs_next
+        if wanted:
+            plus = torch.add(x, torch.sub(x, xs), alpha=beta / (1.0 - beta))  # As x_τ − sηg is x^s_{τ+1}.
+        del g  # In place, and freed: a vector beside the last batch's memory keeps the next batch from having it.
     return MomentumRound(y=y, z=plus, last=x, last_s=xs)
 
 

@@ -41,14 +41,16 @@ def descend(
     The noise of a step vanishes with ‖x − x₀‖. A loop can be gone on with from `start`. Cost: 2bN component gradients.
     """
     x, secant = (anchor if start is None else start).clone(), 0.0
+    step, b, eta = torch.empty_like(h), settings.batch_size, settings.step_size
     for k in range(settings.num_steps):
-        f = objective.sample(settings.batch_size, generator)
+        f = objective.sample(b, generator)
         # The function may answer both calls in the same memory, so the first answer is used before the second call.
-        step = torch.sub(h, f.grad(anchor))
+        torch.sub(h, f.grad(anchor), out=step)
         step.add_(f.grad(x))
         if k % SECANT_EVERY == SECANT_EVERY - 1:
             off, change = torch.sub(x, anchor), torch.sub(step, h)
             distance, growth = vectors.dots((off, off), (change, change))
             secant = max(secant, (growth / distance) ** 0.5 if distance > 0.0 else 0.0)
-        x.sub_(step, alpha=settings.step_size)
+        x.sub_(step, alpha=eta)
+        del f  # Else its rows live on while the next are gathered, and memory goes back and forth to the system.
     return x, secant
