@@ -93,7 +93,7 @@ def in_a_new_process(name: str, kept: bool, seed: int, gradients: int) -> dict[s
 
 def main() -> int:
     parser = options("Peak memory of a probe of a 10M-parameter model over training's, in vectors.")
-    parser.add_argument("--gradients", type=int, default=60, help="that a probe may take")
+    parser.add_argument("--gradients", type=int, default=120, help="that a probe may take")
     parser.add_argument("--child", nargs=2, metavar=("NAME", "GRADIENTS"), help="run one case here (used inside)")
     parser.add_argument("--only", nargs="*", choices=list(WANTED), default=list(WANTED), help="these extractors")
     arguments = parser.parse_args()
@@ -117,6 +117,7 @@ def main() -> int:
                     str(result["status"]),
                 ]
             )
+            print("  " + "  ".join(lines[-1]), flush=True)  # The table comes at the end, and that may be long.
             beyond[name, how] = numbers["beyond"]
             settings = {"extractor": name, "gradients kept": kept, "threads": 1, "max_gradients": arguments.gradients}
             report.row(settings=settings, status=str(result["status"]), gradients=result["gradients"], **numbers)

@@ -11,6 +11,8 @@ from unsaddle import ModelObjective, Neon
 from unsaddle.interop.tensorboard import to_tensorboard
 
 ROWS = torch.randn(256, 8, generator=torch.Generator().manual_seed(0)) * torch.tensor([2.0, 1.5] + 6 * [0.3])
+STUCK = float(ROWS.square().sum(dim=1).mean())
+"""The loss at zero."""
 
 
 def at_zero():
@@ -84,7 +86,7 @@ def test_lightning_probes_by_itself_logs_verdicts_and_checkpoints_them(tmp_path)
 
     sink = Sink()
     trainer = lightning.Trainer(
-        max_epochs=15,
+        max_epochs=30,
         accelerator="cpu",
         logger=sink,
         enable_checkpointing=False,
@@ -94,7 +96,7 @@ def test_lightning_probes_by_itself_logs_verdicts_and_checkpoints_them(tmp_path)
     )
     module = Module()
     trainer.fit(module, DataLoader(TensorDataset(ROWS), batch_size=64))
-    assert float(reconstruction(module.model, ROWS).detach()) < 2.0
+    assert float(reconstruction(module.model, ROWS).detach()) < 0.7 * STUCK
     logged = [metrics for metrics in sink.seen if "neon/curvature" in metrics]
     assert logged[0]["neon/escaped"] == 1.0
     trainer.save_checkpoint(tmp_path / "checkpoint")
@@ -121,7 +123,7 @@ def test_hugging_face_s_trainer_probes_between_its_steps(tmp_path):
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path),
         per_device_train_batch_size=64,
-        num_train_epochs=15,
+        num_train_epochs=30,
         report_to=[],
         use_cpu=True,
         save_strategy="no",
@@ -133,7 +135,7 @@ def test_hugging_face_s_trainer_probes_between_its_steps(tmp_path):
     trainer.train()
     assert neon.events[0].verdict == "saddle"
     assert any(row.get("neon/verdict") == "saddle" for row in trainer.state.log_history)
-    assert float(reconstruction(model.layers, ROWS).detach()) < 2.0
+    assert float(reconstruction(model.layers, ROWS).detach()) < 0.7 * STUCK
     wrong = transformers.Trainer(
         model,
         arguments,
