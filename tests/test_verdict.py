@@ -184,7 +184,7 @@ def test_a_saddle_and_a_minimum_cost_what_they_are_made_of() -> None:
         ({"gamma": math.inf}, ValueError, "gamma must be a finite number > 0, got inf"),
         ({"delta": 0.0}, ValueError, "delta must be between 0 and 1, got 0.0"),
         ({"delta": 1.0}, ValueError, "delta must be between 0 and 1, got 1.0"),
-        ({"samples": 5}, ValueError, "size must be None or 1, got 5"),
+        ({"samples": 5}, ValueError, "samples must be at most n = 1, got 5"),
         ({"seed": -1}, ValueError, "seed must be at least 0"),
     ],
 )

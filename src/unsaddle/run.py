@@ -33,7 +33,7 @@ class Ending(Enum):
     INTERRUPTED = "interrupted: the best point so far is returned"
     STOPPED = "the callback stopped the run"
     STALLED = "the value falls no more, up to rounding, but the gradient is above eps: raise eps, or use float64"
-    DIVERGED = "values stopped being finite or kept rising: lower step_size; the last finite point is kept"
+    DIVERGED = "values stopped being finite: lower step_size, or there is no minimum; the last finite point is kept"
     NOT_FINITE = "the value or the gradient at x0 is not finite: start elsewhere"
 
     def __str__(self) -> str:
@@ -242,6 +242,7 @@ class Run:
         """The run is at x now, of which nothing is known yet but perhaps the value."""
         if x is not self.x:
             self.curvature, self.curvature_error = math.nan, 0.0
+            self.gradient_norm, self.gradient_error = math.nan, 0.0
         self.x, self.value = x, value
 
     def checked(self, x: Tensor, *, value: float, gradient_norm: float, gradient_error: float, note: str = "") -> None:

@@ -252,14 +252,21 @@ def _decide(found: Curvature, norm: float, error: float, eps: float, slack: floa
         return "undecided", _sentence(found.status)
     if norm + error > eps:
         return "undecided", (
-            "The gradient may or may not be small: draw more samples, use a higher precision, or raise eps."
+            f"The gradient may or may not be small: it is known to {error:.2g} only. Draw more samples where there are "
+            "any, use a higher precision, or pass eps."
         )
     if slack > found.gamma:
         return "undecided", (
             f"Nothing was found on the sample, but its Hessian may be off by {slack:.2g}: {more}, or raise gamma."
         )
     sampled = f", and the Hessian's sampling error of {slack:.2g} is allowed for" if slack else ""
-    return "minimum", f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}{sampled}."
+    negative = found.lowest < -found.noise / found.radius
+    hint = (
+        f" That is negative, though not below -gamma: pass gamma={-found.lowest / 2.0:.1g} to have it decided."
+        if negative
+        else ""
+    )
+    return "minimum", f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}{sampled}.{hint}"
 
 
 def _sentence(status: Status) -> str:

@@ -233,7 +233,7 @@ def test_the_last_quotient_of_the_history_is_the_lowest_and_the_one_that_passed(
         ({"settings": "magic"}, ValueError, "settings must be one of practical, theory; got 'magic'"),
         ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
         ({"seed": 0.5}, TypeError, "seed must be an integer"),
-        ({"samples": 21}, ValueError, "size must be at most n=20"),
+        ({"samples": 21}, ValueError, "samples must be at most n = 20"),
         ({"samples": 0}, ValueError, "samples must be at least 1"),
     ],
 )

@@ -233,9 +233,12 @@ def find(
 
 def some_samples(objective: Objective, samples: int | None) -> int | None:
     """|S| as asked for; without that everything, or a default where there is no end to samples."""
+    n = objective.num_samples
+    if samples is not None and n is not None and checks.count(samples, "samples") > n:
+        raise ValueError(f"samples must be at most n = {n}, got {samples}; leave it out to take everything")
     if samples is not None:
         return checks.count(samples, "samples")
-    return STREAM_SAMPLES if objective.num_samples is None else None
+    return STREAM_SAMPLES if n is None else None
 
 
 UNMEASURED = {"direction": None, "curvature": math.nan, "lowest": math.inf}

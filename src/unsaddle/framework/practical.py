@@ -75,6 +75,9 @@ class PracticalPlan:
         local.variance = 0.0 if first.everything else first.variance
         local.gradient_norm = first.norm
         finite = first.is_finite and math.isfinite(local.variance)
+        if finite and run.escapes:  # From here on a run that is ended has more to return than the saddle.
+            error = math.sqrt(first.squared_error)
+            run.checked(x, value=first.value, gradient_norm=first.norm, gradient_error=error, note="after an escape")
         measured = smoothness(run.objective, x, run.generator) if finite else math.nan
         if not math.isfinite(measured):
             raise RunEnded(Ending.DIVERGED if run.escapes else Ending.NOT_FINITE)
