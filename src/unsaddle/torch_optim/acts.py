@@ -24,7 +24,7 @@ that follows makes up for it."""
 
 def at(f: SampledFunction, x: Tensor, v: Tensor, s: float) -> tuple[float, float]:
     """Loss, and slope along v, at x + sv."""
-    value, grad = f.value_and_grad(torch.add(x, v, alpha=s))
+    value, grad = f.value_and_grad_at_sum(x, v, s)
     return float(value), vectors.dots((v, grad))[0]
 
 

@@ -105,18 +105,22 @@ class ClosureObjective:
             self._first = None
         return value, grad
 
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        return self._evaluate(x, u, scale)
+
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         raise ValueError("a closure has gradients only, no Hessian products; use krylov, neon or neon+")
 
-    def _evaluate(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, x: Tensor, u: Tensor | None = None, scale: float = 0.0) -> tuple[Tensor, Tensor]:
         self.evaluations += 1
         if self._oracle is None:
             seen: dict[int, nn.Module] = {}
             with _discovery(seen):
-                value, grad = _replayed(self._closure, self.flat, [], self._start).value_and_grad(x)
+                oracle = _replayed(self._closure, self.flat, [], self._start)
+                value, grad = oracle.value_and_grad_at_sum(x, u, scale)
             self._oracle = _replayed(self._closure, self.flat, list(seen.values()), self._start)
         else:
-            value, grad = self._oracle.value_and_grad(x)
+            value, grad = self._oracle.value_and_grad_at_sum(x, u, scale)
         return value, grad
 
     @staticmethod

@@ -97,8 +97,17 @@ class _WatchedFunction(SampledFunction):
     def value(self, x: Tensor) -> Tensor:
         return self._inner.value(x)
 
+    @property
+    def adds(self) -> bool:
+        return self._inner.adds
+
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         value, grad = self._inner.value_and_grad(x)
+        self._watcher.note(value, grad)
+        return value, grad
+
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+        value, grad = self._inner.value_and_grad_at_sum(x, u, scale)
         self._watcher.note(value, grad)
         return value, grad
 
