@@ -42,7 +42,7 @@ from unsaddle.problems import sigmoid_least_squares
 from unsaddle.run import Run
 
 LIMITS = {1: 0.10, 100: 0.03}
-STEPS = {1: 60, 100: 12}
+STEPS = {1: 120, 100: 60}
 STEP_SIZE = 1e-6
 """So small that no step leads anywhere: what is timed does not depend on where x is."""
 SM = {"sgd": (0.0, 1.0), "heavy ball": (0.9, 0.0), "nesterov": (0.9, 1.0)}
@@ -173,7 +173,7 @@ def held(report: Report, objective: Objective, x0: Tensor, rounds: int) -> None:
 
 def main() -> int:
     parser = options("Time of a stochastic step beyond drawing its batch and evaluating its gradients.")
-    parser.add_argument("--rounds", type=int, default=101, help="how often everything is timed in turn")
+    parser.add_argument("--rounds", type=int, default=51, help="how often everything is timed in turn")
     parser.add_argument("--rows", type=int, default=6000)
     parser.add_argument("--dimension", type=int, default=5000)
     parser.add_argument("--held", action="store_true", help="instead: what holding on to a batch costs")

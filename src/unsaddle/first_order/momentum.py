@@ -74,7 +74,8 @@ def sm(
     chosen = int(torch.randint(settings.num_steps, (), generator=generator, device=generator.device))
     plus = y = x0
     for tau in range(settings.num_steps):
-        g = objective.sample(settings.batch_size, generator).grad(x)
+        f = objective.sample(settings.batch_size, generator)
+        g = f.grad(x)
         wanted = tau + 1 in (chosen, settings.num_steps)  # x⁺ is needed at two steps only.
         if beta > 0.0:
             # x_{τ+1} = x + β(x − x^s) − (1 + βs)ηg, in the memory of x^s; and then x^s_{τ+1}, in that of x.
@@ -87,7 +88,7 @@ def sm(
             y = plus
         if wanted:
             plus = torch.add(x, torch.sub(x, xs), alpha=beta / (1.0 - beta))  # As x_τ − sηg is x^s_{τ+1}.
-        del g  # In place, and freed: a vector beside the last batch's memory keeps the next batch from having it.
+        del g, f  # In place, and freed in this order: a vector beside a batch keeps the next from having its memory.
     return MomentumRound(y=y, z=plus, last=x, last_s=xs)
 
 
