@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -43,7 +44,7 @@ class Projection:
         self._m[:j, j] = self._m[j, :j] = (self._m[:j, j] + products[:j]) / 2.0
         self.size, self.next_norm = j + 1, next_norm
         self._m[j + 1, j] = self._m[j, j + 1] = next_norm
-        self.values, self.vectors = np.linalg.eigh(self._m[: j + 1, : j + 1])
+        self.values, self.vectors = _eigh(self._m[: j + 1, : j + 1])
 
     values: Array
     """Ritz values, ascending."""
@@ -82,3 +83,13 @@ class Projection:
         self._m[keep, :keep] = self._m[:keep, keep] = arrow
         self.size = self._first = keep
         return kept
+
+
+def _eigh(matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors by torch, not by NumPy.
+
+    NumPy's BLAS has threads of its own, which go on waiting actively after the call and take the cores from the next
+    gradient: a sixth of its time on two cores (benchmarks/transformer.py).
+    """
+    values, vectors = torch.linalg.eigh(torch.from_numpy(matrix))
+    return values.numpy(), vectors.numpy()
