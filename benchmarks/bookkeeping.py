@@ -173,7 +173,7 @@ def held(report: Report, objective: Objective, x0: Tensor, rounds: int) -> None:
 
 def main() -> int:
     parser = options("Time of a stochastic step beyond drawing its batch and evaluating its gradients.")
-    parser.add_argument("--rounds", type=int, default=51, help="how often everything is timed in turn")
+    parser.add_argument("--rounds", type=int, default=151, help="how often everything is timed in turn")
     parser.add_argument("--rows", type=int, default=6000)
     parser.add_argument("--dimension", type=int, default=5000)
     parser.add_argument("--held", action="store_true", help="instead: what holding on to a batch costs")

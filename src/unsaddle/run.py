@@ -140,31 +140,29 @@ class RunEnded(Exception):  # noqa: N818  (an outcome, not an error)
 class Budget(Ledger):
     """A ledger that ends the run with the call that spends the last of it."""
 
-    __slots__ = ("limit",)
+    __slots__ = ("left", "limit")
 
     def __init__(self, limit: float = math.inf) -> None:
         super().__init__()
-        self.limit = limit
-
-    @property
-    def spent(self) -> int:
-        """Component gradients, values and Hessian products together."""
-        return self.samples + self.value_samples + self.hessian_samples
+        self.limit = self.left = limit
 
     def add_gradient(self, size: int) -> None:
-        super().add_gradient(size)
-        self._check()
+        self.gradients += 1  # Not by way of super(), as this happens once a sample.
+        self.samples += size
+        self._spend(size)
 
     def add_values(self, size: int, count: int = 1) -> None:
         super().add_values(size, count)
-        self._check()
+        self._spend(count * size)
 
     def add_hessian_product(self, size: int) -> None:
         super().add_hessian_product(size)
-        self._check()
+        self._spend(size)
 
-    def _check(self) -> None:
-        if self.samples + self.value_samples + self.hessian_samples >= self.limit:
+    def _spend(self, size: int) -> None:
+        """Component gradients, values and Hessian products together."""
+        self.left -= size
+        if self.left <= 0:
             raise RunEnded(Ending.BUDGET_SPENT)
 
 
@@ -191,7 +189,7 @@ class CountedObjective:
         ledger: Ledger | None = None,
     ) -> SampledFunction:
         """As the objective draws it; `ledger` is not heeded."""
-        if size is not None and size > self._ledger.limit - self._ledger.spent:
+        if size is not None and size > self._ledger.left:
             raise RunEnded(Ending.BUDGET_SPENT)
         return self._objective.sample(size, generator, replacement=replacement, hessian=hessian, ledger=self._ledger)
 

@@ -78,9 +78,10 @@ def sm(
         g = f.grad(x)
         wanted = tau + 1 in (chosen, settings.num_steps)  # x⁺ is needed at two steps only.
         if beta > 0.0:
-            # x_{τ+1} = x + β(x − x^s) − (1 + βs)ηg, in the memory of x^s; and then x^s_{τ+1}, in that of x.
-            xs.lerp_(x, 1.0 + beta).sub_(g, alpha=(1.0 + beta * s) * eta)
-            x, xs = xs, x.sub_(g, alpha=s * eta) if s > 0.0 else x
+            # x^s_{τ+1} in the memory of x; x_{τ+1} = x^s_{τ+1} + β(x^s_{τ+1} − x^s_τ) + (s − 1)ηg in that of x^s_τ.
+            x = x.sub_(g, alpha=s * eta) if s != 0.0 else x
+            xs.lerp_(x, 1.0 + beta)
+            x, xs = xs.add_(g, alpha=(s - 1.0) * eta) if s != 1.0 else xs, x
         else:
             xs = torch.sub(x, g, alpha=s * eta) if wanted else xs
             x.sub_(g, alpha=eta)

@@ -10,8 +10,9 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.objective import Objective
 
-SECANT_EVERY = 8
-"""A secant is taken each so many steps: it costs two inner products, which a step on one sample would notice."""
+SECANTS, SECANT_EVERY = 4, 8
+"""About so many secants are taken in a loop, and no more than each so many steps: one costs two norms, which a step on
+one sample would notice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +42,17 @@ def descend(
     The noise of a step vanishes with ‖x − x₀‖. A loop can be gone on with from `start`. Cost: 2bN component gradients.
     """
     x, secant = (anchor if start is None else start).clone(), 0.0
-    step, b, eta = torch.empty_like(h), settings.batch_size, settings.step_size
+    step, room = torch.empty_like(h), torch.empty_like(h)
+    b, eta, every = settings.batch_size, settings.step_size, max(SECANT_EVERY, settings.num_steps // SECANTS)
     for k in range(settings.num_steps):
         f = objective.sample(b, generator)
         # The function may answer both calls in the same memory, so the first answer is used before the second call.
         torch.sub(h, f.grad(anchor), out=step)
         step.add_(f.grad(x))
-        if k % SECANT_EVERY == SECANT_EVERY - 1:
-            off, change = torch.sub(x, anchor), torch.sub(step, h)
-            distance, growth = vectors.dots((off, off), (change, change))
-            secant = max(secant, (growth / distance) ** 0.5 if distance > 0.0 else 0.0)
+        if k % every == every - 1:
+            distance = vectors.norm(torch.sub(x, anchor, out=room))
+            if distance > 0.0:
+                secant = max(secant, vectors.norm(torch.sub(step, h, out=room)) / distance)
         x.sub_(step, alpha=eta)
         del f  # Else its rows live on while the next are gathered, and memory goes back and forth to the system.
     return x, secant
