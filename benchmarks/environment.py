@@ -8,22 +8,17 @@ runs.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import math
-import os
-import platform
-import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-import unsaddle
+from unsaddle.experiments.environment import Environment
+from unsaddle.experiments.rows import plain
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,68 +32,6 @@ def options(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=2, help="that torch may use")
     parser.add_argument("--out", type=Path, default=None, metavar="FILE", help="append the rows to FILE, as JSON lines")
     return parser
-
-
-@dataclass(frozen=True, kw_only=True)
-class Environment:
-    """Where a row comes from."""
-
-    commit: str
-    python: str
-    torch: str
-    numpy: str
-    unsaddle: str
-    cpu: str
-    cores: int
-    threads: int
-    load: float
-    """Of the machine when the benchmark began: what else was running."""
-    time: str
-
-    @classmethod
-    def here(cls) -> Environment:
-        return cls(
-            commit=commit(),
-            python=platform.python_version(),
-            torch=torch.__version__,
-            numpy=np.__version__,
-            unsaddle=unsaddle.__version__,
-            cpu=cpu_model(),
-            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-            threads=torch.get_num_threads(),
-            load=round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else math.nan,
-            time=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-
-    def __str__(self) -> str:
-        return (
-            f"commit {self.commit}, unsaddle {self.unsaddle}, torch {self.torch}, numpy {self.numpy}, "
-            f"python {self.python}\n"
-            f"{self.cpu}, {self.cores} cores, {self.threads} threads, load {self.load} at the start"
-        )
-
-
-def commit() -> str:
-    """The commit that is checked out, marked if the package differs from it; "unknown" outside git."""
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "src") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-@functools.cache
-def cpu_model() -> str:
-    """The processor's name, as far as the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine() or "unknown processor"
 
 
 @dataclass(kw_only=True)
@@ -145,20 +78,9 @@ class Report:
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             with out.open("a") as file:
-                file.writelines(json.dumps(_plain(row), allow_nan=False) + "\n" for row in self.rows)
+                file.writelines(json.dumps(plain(row), allow_nan=False) + "\n" for row in self.rows)
             print(f"{len(self.rows)} rows appended to {out}")
         return 1 if self.missed else 0
-
-
-def _plain(value: Any) -> Any:
-    """`value` with the numbers that JSON lacks as words."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

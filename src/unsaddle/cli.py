@@ -1,0 +1,32 @@
+"""The command line: `unsaddle reproduce | compare | complexity | report`. It needs the extra `cli`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.util import find_spec
+
+COMMANDS = ("reproduce", "compare", "complexity", "report")
+"""Each is a function in the file of its name in `commands/`."""
+
+
+def main() -> None:
+    """The script `unsaddle`."""
+    try:
+        import typer
+    except ImportError:
+        sys.exit("the command line needs typer and matplotlib: pip install 'unsaddle[cli]'")
+    app = typer.Typer(
+        help="Negative curvature with gradients only: the paper's experiments, measured.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    for name in COMMANDS:
+        if find_spec(f"unsaddle.commands.{name}") is not None:
+            app.command(name)(getattr(importlib.import_module(f"unsaddle.commands.{name}"), name))
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""A problem with the question that is asked about it, and the exact answers by which a run is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unsaddle.objective import Objective
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """One problem, with the question that is asked about it."""
+
+    name: str
+    objective: Objective
+    """What the methods sample."""
+    dimension: int
+    start: Callable[[int], Tensor]
+    """x0 of a seed."""
+    value: Callable[[Tensor], float]
+    gradient: Callable[[Tensor], Tensor]
+    """Of F, exactly."""
+    hessian: Callable[[Tensor], Tensor] | None = None
+    """∇²F, dense. A case without it knows its lowest curvature from a formula."""
+    lowest: Callable[[Tensor], float] | None = None
+    """λ_min(∇²F) from a formula."""
+    eps: float
+    gamma: float
+    max_samples: int
+    """Of one run: component gradients, values and Hessian products together."""
+
+    def __post_init__(self) -> None:
+        if self.hessian is None and self.lowest is None:
+            raise ValueError(f"{self.name} needs a dense hessian or a formula for its lowest curvature")
+
+    def lowest_curvature(self, x: Tensor) -> float:
+        """λ_min(∇²F(x))."""
+        if self.lowest is not None:
+            return self.lowest(x)
+        assert self.hessian is not None
+        return float(torch.linalg.eigvalsh(self.hessian(x))[0])
+
+    def is_reached(self, x: Tensor) -> bool:
+        """‖∇F(x)‖ ≤ ε and λ_min(∇²F(x)) ≥ −γ. False where either is NaN."""
+        if not float(self.gradient(x).norm()) <= self.eps:
+            return False
+        return self.lowest_curvature(x) >= -self.gamma

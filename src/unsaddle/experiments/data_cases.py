@@ -1,0 +1,136 @@
+"""Cases on data: the paper's function, and regression with the weights written as a product."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unsaddle.experiments.case import Case
+from unsaddle.objectives import FiniteSum
+from unsaddle.problems import embedded_digits, sigmoid_least_squares
+
+ROWS = 10_000
+"""At most so many rows of a data set are used, drawn once with seed 0."""
+
+DIGITS_FEATURES = 120
+"""Of the embedded digits, so that a dense Hessian is quick."""
+
+
+def digits() -> tuple[Tensor, Tensor]:
+    """The embedded digits, odd against even: 1797 rows."""
+    features, labels = embedded_digits(num_features=DIGITS_FEATURES)
+    return features, labels.double()
+
+
+def data_sets(folder: Path) -> list[str]:
+    """Names of the data sets of a folder that `rows_of` reads: sparse rows (data, indices, indptr, shape) and y."""
+    if not folder.is_dir():
+        raise ValueError(f"the data must be a folder of .npz files, got {str(folder)!r}, which is none")
+    found = []
+    for file in sorted(folder.glob("*.npz")):
+        with np.load(file) as arrays:
+            if {"data", "indices", "indptr", "shape", "y"} <= set(arrays.files):
+                found.append(file.stem)
+    return found
+
+
+def rows_of(name: str, folder: Path) -> tuple[Tensor, Tensor]:
+    """Features, dense, and labels in {0, 1}; at most `ROWS` rows."""
+    file = np.load(folder / f"{name}.npz")
+    n, d = (int(k) for k in file["shape"])
+    features = np.zeros((n, d))
+    rows = np.repeat(np.arange(n), np.diff(file["indptr"]))
+    features[rows, file["indices"].astype(np.int64)] = file["data"]
+    labels = (file["y"] == file["y"].max()).astype(np.float64)
+    if n > ROWS:
+        kept = np.random.default_rng(0).choice(n, ROWS, replace=False)
+        features, labels = features[kept], labels[kept]
+    return torch.from_numpy(features), torch.from_numpy(labels)
+
+
+def sigmoid(name: str, A: Tensor, b: Tensor) -> Case:
+    """The paper's function, Σ_j x_j²/(1 + x_j²) + (3/n) Σ_i (b_i − σ(xᵀa_i))², from x0 ~ N(0, I)."""
+    n, d = A.shape
+
+    def slopes(x: Tensor) -> tuple[Tensor, Tensor]:
+        p = torch.sigmoid(A @ x)
+        return p, p * (1.0 - p)
+
+    def value(x: Tensor) -> float:
+        return float((x**2 / (1 + x**2)).sum() + 3.0 * ((b - slopes(x)[0]) ** 2).mean())
+
+    def gradient(x: Tensor) -> Tensor:
+        p, dp = slopes(x)
+        return 2 * x / (1 + x**2) ** 2 + 6.0 / n * (A.T @ ((p - b) * dp))
+
+    def hessian(x: Tensor) -> Tensor:
+        p, dp = slopes(x)
+        weights = 6.0 / n * (dp**2 + (p - b) * dp * (1.0 - 2.0 * p))
+        return torch.diag((2 - 6 * x**2) / (1 + x**2) ** 3) + (A.T * weights) @ A
+
+    return Case(
+        name=f"sigmoid, {name}",
+        objective=sigmoid_least_squares(A, b).objective,
+        dimension=d,
+        start=lambda seed: torch.randn(d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64),
+        value=value,
+        gradient=gradient,
+        hessian=hessian,
+        eps=1e-2,
+        gamma=0.1,
+        max_samples=1_000_000,
+    )
+
+
+def product(name: str, A: Tensor, labels: Tensor) -> Case:
+    """Least squares with weights u∘v, (1/n) Σ_i (a_iᵀ(u∘v) ± 1)², from 0, where all components' gradients vanish."""
+    b = 2.0 * labels - 1.0
+    n, p = A.shape
+    M, g, constant = 2.0 / n * (A.T @ A), 2.0 / n * (A.T @ b), float((b**2).mean())
+
+    def value(x: Tensor) -> float:
+        w = x[:p] * x[p:]
+        return float(0.5 * w @ M @ w - g @ w) + constant
+
+    def gradient(x: Tensor) -> Tensor:
+        u, v = x[:p], x[p:]
+        slope = M @ (u * v) - g
+        return torch.cat([slope * v, slope * u])
+
+    def hessian(x: Tensor) -> Tensor:
+        u, v = x[:p], x[p:]
+        slope = torch.diag(M @ (u * v) - g)
+        cross = v[:, None] * M * u + slope
+        return torch.cat(
+            [torch.cat([v[:, None] * M * v, cross], dim=1), torch.cat([cross.T, u[:, None] * M * u], dim=1)]
+        )
+
+    return Case(
+        name=f"u∘v, {name}",
+        objective=FiniteSum(_product_gradient, A, b, gradient=True, hvp=_product_hvp),
+        dimension=2 * p,
+        start=lambda seed: torch.zeros(2 * p, dtype=torch.float64),
+        value=value,
+        gradient=gradient,
+        hessian=hessian,
+        eps=1e-2,
+        gamma=0.05,
+        max_samples=1_000_000,
+    )
+
+
+def _product_gradient(x: Tensor, A: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    u, v = x.chunk(2)
+    residuals = torch.mv(A, u * v) - b
+    slope = torch.mv(A.T, residuals) * (2.0 / len(b))
+    return residuals.square().mean(), torch.cat([slope * v, slope * u])
+
+
+def _product_hvp(x: Tensor, direction: Tensor, A: Tensor, b: Tensor) -> Tensor:
+    (u, v), (p, q) = x.chunk(2), direction.chunk(2)
+    slope = torch.mv(A.T, torch.mv(A, u * v) - b) * (2.0 / len(b))
+    change = torch.mv(A.T, torch.mv(A, u * q + v * p)) * (2.0 / len(b))
+    return torch.cat([change * v + slope * q, change * u + slope * p])

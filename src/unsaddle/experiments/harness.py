@@ -1,0 +1,162 @@
+"""The harness of long experiments: jobs in, rows out, whatever happens in between.
+
+    rows = harness.run(jobs, work, out, experiment="reproduce", describe=lambda job: job["method"])
+
+A job is a dictionary of plain values, its settings; `work(job)` returns a dictionary of plain values, what was
+measured. Rows are appended to `out/rows.jsonl` as they finish. A run that was killed at any moment and is started again
+with the same jobs skips those that are finished and ends with the same rows.
+
+Jobs run in processes of their own, one a core, each with one torch thread: experiments are many small runs, and two of
+them side by side are faster than one with two threads. A worker ends with its parent, even one that was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unsaddle.experiments.environment import Environment, cores
+from unsaddle.experiments.meter import shown
+from unsaddle.experiments.rows import Row, RowFile, identity, plain, restored
+
+Job = dict[str, Any]
+Work = Callable[[Job], dict[str, Any]]
+
+
+def run(
+    jobs: Sequence[Job],
+    work: Work,
+    out: Path,
+    *,
+    experiment: str,
+    processes: int | None = None,
+    describe: Callable[[Job], str],
+) -> list[Row]:
+    """Do what is not done yet; the rows of all jobs, in the order of the jobs.
+
+    Args:
+        jobs: the settings of each row; no two alike.
+        work: a function of a module, so that another process can import it.
+        out: the directory of the rows.
+        experiment: the name that rows are filed under.
+        processes: how many at a time; by default one a core, and no more than there are jobs left. One runs here.
+        describe: a few words on a job, for the progress.
+
+    Each row is {"experiment", "settings", **measured, "environment"}. Work that raises ends the run with its error;
+    the rows so far are kept, as they are when the run is interrupted.
+    """
+    if processes is not None and processes < 1:
+        raise ValueError(f"processes must be at least 1, got {processes}; leave it out for one a core")
+    names = [identity(experiment, job) for job in jobs]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ValueError(f"jobs must differ in their settings, got {min(twice)} more than once")
+    with RowFile(out) as file, one_thread():
+        environment = asdict(Environment.here())
+        finished = {identity(row["experiment"], row["settings"]): row for row in file.rows}
+        pending = [job for job, name in zip(jobs, names, strict=True) if name not in finished]
+        processes = min(cores() if processes is None else processes, len(pending))
+        with shown(experiment, total=len(jobs), done=len(jobs) - len(pending)) as progress:
+            done = _in_turn(pending, work) if processes <= 1 else _side_by_side(pending, work, processes)
+            with contextlib.closing(done):
+                for job, measured in done:
+                    row = file.append(
+                        {"experiment": experiment, "settings": job} | measured | {"environment": environment}
+                    )
+                    finished[identity(experiment, job)] = row
+                    progress(describe(job))
+        file.sort(names)
+    return [finished[name] for name in names]
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread for as long as it lasts."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+Done = Iterator[tuple[Job, dict[str, Any]]]
+
+
+def _in_turn(jobs: Sequence[Job], work: Work) -> Any:
+    for job in jobs:
+        yield job, work(restored(plain(job)))
+
+
+def _side_by_side(jobs: Sequence[Job], work: Work, processes: int) -> Any:
+    """Jobs as they finish, each done by the first worker that is free."""
+    context = multiprocessing.get_context("spawn")
+    waiting = iter(jobs)
+    workers: dict[Connection, tuple[Any, Job]] = {}
+    with contextlib.ExitStack() as stack:
+        for job in [job for _, job in zip(range(processes), waiting, strict=False)]:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_worker, args=(theirs, work), daemon=True)
+            process.start()
+            stack.callback(_end, process, ours)
+            theirs.close()
+            ours.send(plain(job))
+            workers[ours] = (process, job)
+        while workers:
+            for connection in wait(list(workers)):
+                assert isinstance(connection, Connection)
+                process, job = workers.pop(connection)
+                try:
+                    measured, error = connection.recv()
+                except EOFError:
+                    process.join()
+                    raise RuntimeError(
+                        f"the process that did {job} died with exit code {process.exitcode}; if memory was short, use "
+                        "fewer processes. The rows so far are kept: the same command goes on from them"
+                    ) from None
+                if error is not None:
+                    raise RuntimeError(f"{job} failed; the rows so far are kept\n{error}")
+                following = next(waiting, None)
+                if following is not None:
+                    connection.send(plain(following))
+                    workers[connection] = (process, following)
+                yield job, measured
+
+
+def _end(process: Any, connection: Connection) -> None:
+    connection.close()
+    process.terminate()
+    process.join()
+
+
+def _worker(connection: Connection, work: Work) -> None:
+    """Do jobs until there are no more. Ctrl-C reaches the parent, who ends us."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            job = restored(connection.recv())
+            try:
+                answer: tuple[Any, str | None] = (plain(work(job)), None)
+            except Exception:
+                answer = (None, traceback.format_exc())
+            connection.send(answer)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

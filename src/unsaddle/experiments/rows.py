@@ -1,0 +1,148 @@
+"""Rows on disk: one JSON object a line, appended so that a process killed at any moment leaves whole rows behind.
+
+A row is identified by its experiment and its settings. A line counts once it ends with a newline; the file is flushed
+to the disk after each, and what a killed process left of an unfinished one is cut off when the file is opened again.
+JSON has no words for NaN and infinities: they are written as the strings "NaN", "Infinity" and "-Infinity", and read
+back as numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+FILE = "rows.jsonl"
+WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+Row = dict[str, Any]
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON has it: dictionaries, lists, strings, finite numbers; the other numbers as words.
+
+    >>> plain({"a": (1, float("inf")), "b": float("nan")})
+    {'a': [1, 'Infinity'], 'b': 'NaN'}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0.0 else "-Infinity"
+    return value
+
+
+def restored(value: Any) -> Any:
+    """The inverse of `plain`, but for tuples, which are lists now."""
+    if isinstance(value, dict):
+        return {key: restored(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [restored(item) for item in value]
+    return WORDS.get(value, value) if isinstance(value, str) else value
+
+
+def encode(row: Row) -> bytes:
+    """One line, with its newline."""
+    return json.dumps(plain(row), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def identity(experiment: str, settings: dict[str, Any]) -> str:
+    """What makes a row the answer to a job."""
+    return json.dumps([experiment, plain(settings)], sort_keys=True)
+
+
+def read(directory: Path) -> list[Row]:
+    """The whole rows of `directory`, in the order of the file; none if there is no file."""
+    path = directory / FILE
+    return _parsed(path, path.read_bytes())[0] if path.exists() else []
+
+
+def _parsed(path: Path, content: bytes) -> tuple[list[Row], int]:
+    """The rows, and where the last whole one ends."""
+    rows: list[Row] = []
+    end = 0
+    lines = content.split(b"\n")[:-1]  # What follows the last newline is nothing, or torn.
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append(restored(json.loads(line)))
+        except ValueError as error:
+            if number == len(lines):
+                break  # A machine that lost its power may leave anything in the last line.
+            raise ValueError(
+                f"{path}, line {number}: expected a JSON object, got {line[:60]!r}; remove the line, or the file to "
+                "begin again"
+            ) from error
+        end += len(line) + 1
+    return rows, end
+
+
+class RowFile:
+    """`rows.jsonl` of a directory, open for one writer.
+
+    Attributes:
+        rows: what is there, in the order of the file.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / FILE
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            _lock(self._descriptor, self.path)
+            self.rows, end = _parsed(self.path, self.path.read_bytes())
+            os.ftruncate(self._descriptor, end)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def append(self, row: Row) -> Row:
+        """Write `row` to the disk; the row as a reader gets it."""
+        line = encode(row)
+        while line:
+            line = line[os.write(self._descriptor, line) :]
+        os.fsync(self._descriptor)
+        row = restored(plain(row))
+        self.rows.append(row)
+        return row
+
+    def sort(self, order: list[str]) -> None:
+        """Put rows with the identities of `order` at the end, in that order, all others as they were before them."""
+        rank = {name: i for i, name in enumerate(order)}
+        ordered = sorted(self.rows, key=lambda row: rank.get(identity(row["experiment"], row["settings"]), -1))
+        if ordered == self.rows:
+            return
+        beside = self.path.with_suffix(".tmp")
+        with beside.open("wb") as file:
+            file.writelines(encode(row) for row in ordered)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self.path)
+        self.rows = ordered
+
+    def __enter__(self) -> RowFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """Two runs must not write to one file; the lock goes with the process, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: nobody is kept out.
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise BlockingIOError(f"{path} is being written by another run; wait for it, or give another --out") from error
+    if os.fstat(descriptor).st_ino != path.stat().st_ino:
+        raise BlockingIOError(f"{path} was replaced by another run that ended just now; start again")

@@ -1,0 +1,1 @@
+"""Rows to one page: tables, figures, settings. It needs the extra `cli`."""

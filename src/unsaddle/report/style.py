@@ -1,0 +1,143 @@
+"""One colour, line style and marker a method, the same in every figure, told apart in grey as well.
+
+The colours are those of Okabe and Ito, whose brightness differs and which colour-blind readers can tell apart; the line
+style and the marker say the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
+YELLOW, BLUE, VERMILION, PURPLE, GREY = "#c9b800", "#0072b2", "#d55e00", "#cc79a7", "#7f7f7f"
+
+SOLID, DASHED, DOTTED, DASH_DOT = "-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5))
+LONG, DOTS = (0, (9, 2)), (0, (3, 1.5, 1, 1.5, 1, 1.5))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How a method is drawn, and what it is called in a legend."""
+
+    label: str
+    color: str
+    line: Any
+    marker: str
+
+    def plot(self) -> dict[str, Any]:
+        """Keyword arguments of `Axes.plot`."""
+        return {"label": self.label, "color": self.color, "linestyle": self.line, "marker": self.marker}
+
+
+def _look(label: str, color: str, line: Any, marker: str) -> Look:
+    return Look(label=label, color=color, line=line, marker=marker)
+
+
+LOOKS: dict[str, Look] = {
+    # Extractors.
+    "neon": _look("NEON", BLUE, DASHED, "o"),
+    "neon+": _look("NEON⁺", VERMILION, SOLID, "s"),
+    "neon-st": _look("NEONst", SKY, DASH_DOT, "o"),
+    "neon+-st": _look("NEON⁺st", ORANGE, DASH_DOT, "s"),
+    "power": _look("Power", GREY, SOLID, ""),
+    "lanczos": _look("Lanczos", BLACK, DOTTED, "^"),
+    "krylov": _look("krylov (ours)", GREEN, LONG, "D"),
+    "neon-renormalised": _look("NEON, renormalised", BLUE, DOTS, "P"),
+    "neon+-renormalised": _look("NEON⁺, renormalised", VERMILION, DOTS, "X"),
+    "neon2-det": _look("Neon2, deterministic", PURPLE, SOLID, "v"),
+    "neon2-online": _look("Neon2, online", PURPLE, DASHED, "<"),
+    "oja": _look("Oja", YELLOW, SOLID, "p"),
+    "oja-first-order": _look("Oja, first order", YELLOW, DASHED, "h"),
+    # Methods: promoted ones are drawn with solid lines, the same method without NEON in its colour, dotted.
+    "neon-sgd": _look("NEON-SGD", BLUE, SOLID, "o"),
+    "neon-shb": _look("NEON-SHB", SKY, SOLID, "v"),
+    "neon-snag": _look("NEON-SNAG", PURPLE, SOLID, "^"),
+    "neon-msgd": _look("NEON-mSGD", YELLOW, SOLID, "<"),
+    "neon-scsg": _look("NEON-SCSG", VERMILION, SOLID, "s"),
+    "neon-svrg": _look("NEON-SVRG", GREEN, SOLID, "D"),
+    "neon-natasha": _look("NEON-Natasha", ORANGE, SOLID, "P"),
+    "sgd": _look("SGD", BLUE, DOTTED, "o"),
+    "shb": _look("SHB", SKY, DOTTED, "v"),
+    "snag": _look("SNAG", PURPLE, DOTTED, "^"),
+    "msgd": _look("mSGD", YELLOW, DOTTED, "<"),
+    "scsg": _look("SCSG", VERMILION, DOTTED, "s"),
+    "svrg": _look("SVRG", GREEN, DOTTED, "D"),
+    "natasha": _look("Natasha", ORANGE, DOTTED, "P"),
+    "noisy-sgd": _look("noisy SGD", GREY, DASHED, "X"),
+    "sgld": _look("SGLD", GREY, DASH_DOT, "*"),
+    "pgd": _look("PGD", BLACK, DASHED, "p"),
+    "pagd": _look("PAGD", BLACK, DASH_DOT, "h"),
+    "natasha2": _look("Natasha2", ORANGE, DASHED, "d"),
+    "sncg": _look("SNCG", PURPLE, DASHED, "1"),
+    "svrg-hessian": _look("SVRG-Hessian", GREEN, DASHED, "2"),
+}
+
+
+def look(method: str) -> Look:
+    """The look of a method; one that nobody gave a look is drawn grey under its own name."""
+    return LOOKS.get(method, _look(method, GREY, DOTS, "."))
+
+
+PARAMETERS: dict[str, Any] = {
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 100,
+    "savefig.dpi": 150,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7.5,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "grid.linewidth": 0.4,
+    "grid.color": "#d9d9d9",
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.5,
+    "legend.frameon": False,
+    "legend.handlelength": 3.2,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "unsaddle",
+    "path.simplify": True,
+    "path.simplify_threshold": 0.2,
+}
+"""Sizes for figures one or two columns of a journal wide (3.4 or 7 inches)."""
+
+ONE_COLUMN, TWO_COLUMNS = 3.4, 7.0
+"""Widths in inches."""
+
+
+@contextmanager
+def journal() -> Iterator[None]:
+    """Draw within this: `with journal(): figure, axes = new_figure(...)`."""
+    import matplotlib
+
+    with matplotlib.rc_context(PARAMETERS):  # type: ignore[arg-type]
+        yield
+
+
+def new_figure(
+    rows: int = 1, columns: int = 1, *, width: float = TWO_COLUMNS, height: float = 2.6, **options: Any
+) -> Any:
+    """A figure that no window manager knows of, and its axes as `Figure.subplots` returns them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots(rows, columns, **options)
+
+
+def legend_below(figure: Any, *axes: Any, columns: int = 4) -> None:
+    """One legend for the whole figure, below it: each label once."""
+    handles: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
