@@ -17,15 +17,19 @@ def main() -> None:
     except ImportError:
         sys.exit("the command line needs typer and matplotlib: pip install 'unsaddle[cli]'")
     app = typer.Typer(
-        help="Negative curvature with gradients only: the paper's experiments, measured.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
+    app.callback()(_group)
     for name in COMMANDS:
         if find_spec(f"unsaddle.commands.{name}") is not None:
             app.command(name)(getattr(importlib.import_module(f"unsaddle.commands.{name}"), name))
     app()
+
+
+def _group() -> None:
+    """Negative curvature with gradients only: the paper's experiments, measured."""
 
 
 if __name__ == "__main__":
