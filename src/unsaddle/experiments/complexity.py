@@ -1,0 +1,123 @@
+"""Table 1, measured: samples to an (ε, γ)-second-order stationary point against ε, γ and d, where all constants are known.
+
+Four sweeps over the functions of `families`:
+
+- *slope*: for each ε the function on which first-order steps make the least progress, with γ = ε^q/2 as each row of
+  Table 1 has it, and a saddle at its end. L1, L2, V and F(x0) − min F are the same for every ε: this is what bounds are
+  about.
+- *one function*: the same function for every ε, with a saddle at its start. This is what users meet.
+- *gamma*: one saddle of curvature −2γ, equally wide for every γ, at fixed ε.
+- *dimension*: one saddle at fixed ε and γ, noise of the same norm, for every d.
+
+A run is stopped when it arrives (`watch`); what it has then spent is the row. Methods are told L1 (`table_one.told`); V, batch
+sizes and the curvature are their own business. Runs that spend their budget first stay in, as never arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from unsaddle.experiments.families import Family, Shape
+from unsaddle.experiments.table_one import FINITE_SUM_ONLY, TABLE_ONE, told
+from unsaddle.experiments.watch import solve
+
+NUM_SAMPLES = 3000
+"""n, for methods that need a finite sum."""
+
+MAX_SAMPLES = 10**9
+
+SLOPE_EPS = tuple(10.0 ** -(1.0 + k / 4.0) for k in range(4))
+ONE_EPS = tuple(10.0 ** -(1.0 + k / 2.0) for k in range(4))
+GAMMAS = (0.2, 0.1, 0.05, 0.025)
+DIMENSIONS = (10, 32, 100, 316, 1000, 3162, 10_000, 31_623, 100_000)
+OF_DIMENSION = ("neon-scsg", "neon-sgd", "noisy-sgd", "sgld", "natasha2", "sncg")
+EXTRACTORS = ("neon", "neon+")
+"""Beside `auto`, in the sweep over γ."""
+
+Job = dict[str, Any]
+
+
+def jobs(*, seeds: int = 5, seed: int = 0, quick: bool = False) -> list[Job]:
+    """All runs, the long ones first, so that no process waits for another at the end.
+
+    Args:
+        seeds: runs a point.
+        seed: the first of them.
+        quick: three points a sweep instead of four, and d up to 10⁴.
+    """
+    keep = slice(0, 3) if quick else slice(None)
+    runs = [
+        *_slope(SLOPE_EPS[keep]),
+        *_one_function(ONE_EPS[keep]),
+        *_gamma(GAMMAS[keep]),
+        *_dimension(DIMENSIONS[:7:2] if quick else DIMENSIONS),
+    ]
+    runs.sort(key=_expected_work, reverse=True)
+    return [job | {"seed": s} for job in runs for s in range(seed, seed + seeds)]
+
+
+def _expected_work(job: Job) -> float:
+    return job["dimension"] / 1000.0 + (job["eps"] ** -2 / 100.0 if job["sweep"] == "slope" else 0.1 / job["gamma"])
+
+
+def _job(sweep: str, method: str, **settings: Any) -> Job:
+    job = {"sweep": sweep, "method": method, "power": None, "slope": None, "extractor": "auto", "deviation": 0.5}
+    return job | {"num_samples": NUM_SAMPLES if method in FINITE_SUM_ONLY else None} | settings
+
+
+def _slope(values: Sequence[float]) -> Iterator[Job]:
+    for row in TABLE_ONE:
+        for eps in values:
+            gamma = eps**row.power / 2.0
+            yield _job(
+                "slope", row.method, power=row.power, eps=eps, gamma=gamma, dimension=10, slope=2.0 * eps, bend=1.0
+            )
+
+
+def _one_function(values: Sequence[float]) -> Iterator[Job]:
+    for method in dict.fromkeys(row.method for row in TABLE_ONE):
+        for eps in values:
+            yield _job("one function", method, eps=eps, gamma=0.1, dimension=10, bend=0.1)
+
+
+def _gamma(values: Sequence[float]) -> Iterator[Job]:
+    methods = [(method, "auto") for method in dict.fromkeys(row.method for row in TABLE_ONE)]
+    for method, extractor in [*methods, *(("neon-scsg", extractor) for extractor in EXTRACTORS)]:
+        for gamma in values:
+            yield _job("gamma", method, eps=0.1, gamma=gamma, dimension=100, bend=gamma, extractor=extractor)
+
+
+def _dimension(values: Sequence[int]) -> Iterator[Job]:
+    for method in OF_DIMENSION:
+        for d in values:
+            # σ = 0.2, so that the first batch decides at every d: the noise of a curvature along a direction that is spread
+            # over coordinates falls with d, and NEON would be helped by that.
+            yield _job("dimension", method, eps=0.1, gamma=0.1, dimension=d, bend=0.1, deviation=0.2)
+
+
+def work(job: Job) -> dict[str, Any]:
+    """One run until it arrives."""
+    family = Family(
+        shape=Shape(dimension=job["dimension"], gamma=job["gamma"], slope=job["slope"], bend=job["bend"]),
+        eps=job["eps"],
+        hessian_deviation=job["deviation"],
+        num_samples=job["num_samples"],
+        max_samples=MAX_SAMPLES,
+    )
+    settings = told(job["method"], job["eps"], family.variance)
+    if job["extractor"] != "auto":
+        settings |= {"extractor": job["extractor"]}
+    outcome = solve(family.case(), job["method"], job["seed"], settings, stop_at_arrival=True, curvature=False)
+    spent = outcome["arrived"] or outcome
+    counts = {key: spent[key] for key in ("gradients", "products", "values", "calls", "seconds")}
+    return counts | {
+        "arrived": outcome["arrived"] is not None,
+        "status": outcome["status"],
+        "escapes": outcome["escapes"],
+    }
+
+
+def describe(job: Job) -> str:
+    """For the progress."""
+    return f"{job['sweep']}: {job['method']}, ε = {job['eps']:.3g}, γ = {job['gamma']:.3g}, d = {job['dimension']}"
