@@ -187,15 +187,17 @@ def figure(path: Path, runs: dict[str, dict[tuple[str, str], list[Run]]]) -> Non
     from matplotlib import pyplot as plt
 
     colours = {"plain": "#999999", "kick": "#d9a441", "random": "#7fb069", "neon": "#1f4e8c"}
+    dashes = {"plain": "-.", "kick": ":", "random": "--", "neon": "-"}
     labels = {"plain": "Adam", "kick": "Adam, kicked", "random": "Adam, random start", "neon": "Neon(Adam)"}
-    fig, axes = plt.subplots(1, len(runs), figsize=(2.7 * len(runs), 2.4), squeeze=False, layout="constrained")
+    fig, axes = plt.subplots(1, len(runs), figsize=(2.0 * len(runs), 2.2), squeeze=False, layout="constrained")
     for ax, (name, by_way) in zip(axes[0], runs.items(), strict=True):
         for way in ("random", "kick", "plain", "neon"):
             run = by_way["adam", way][0]
             window = 10
             means = [statistics.fmean(run.losses[i : i + window]) for i in range(0, len(run.losses), window)]
             xs = [window * i for i in range(len(means))]
-            ax.plot(xs, means, color=colours[way], lw=1.8 if way == "neon" else 1.0, label=labels[way])
+            width = 1.8 if way == "neon" else 1.2
+            ax.plot(xs, means, color=colours[way], ls=dashes[way], lw=width, label=labels[way])
         ax.set_title(name, fontsize=8)
         ax.tick_params(labelsize=7)
         ax.spines[["top", "right"]].set_visible(False)
