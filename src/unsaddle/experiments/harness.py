@@ -15,7 +15,9 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import shlex
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +65,7 @@ def run(
     if twice:
         raise ValueError(f"jobs must differ in their settings, got {min(twice)} more than once")
     with RowFile(out) as file, one_thread():
-        environment = asdict(Environment.here())
+        environment = asdict(Environment.here()) | {"command": _command()}
         finished = {identity(row["experiment"], row["settings"]): row for row in file.rows}
         pending = [job for job, name in zip(jobs, names, strict=True) if name not in finished]
         processes = min(cores() if processes is None else processes, len(pending))
@@ -78,6 +80,11 @@ def run(
                     progress(describe(job))
         file.sort(names)
     return [finished[name] for name in names]
+
+
+def _command() -> str:
+    """How this process was called, without the place where the script happens to be."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 @contextlib.contextmanager

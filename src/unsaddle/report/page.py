@@ -1,23 +1,153 @@
-"""Rows to one self-contained HTML page."""
+"""Sections to one HTML page that needs nothing beside itself: no network, no other file."""
 
 from __future__ import annotations
 
+import base64
 import html
+import io
+import math
+import re
+from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from unsaddle.experiments import rows as stored
+from unsaddle.report.blocks import Cell, Figure, Section, Table
+from unsaddle.report.provenance import provenance
 from unsaddle.report.sections import sections
+from unsaddle.report.style import journal
 
 PAGE = "index.html"
+TITLE = "unsaddle: the paper's experiments, measured"
+INTRODUCTION = (
+    "NEON and NEON⁺ find directions of negative curvature with gradients only. This page holds what was measured here: "
+    "every number and figure is computed from the rows beside this page, whose settings, versions and commands are at its "
+    "end. Tables sort: press a column's head."
+)
+LARGEST_DRAWING = 400_000
+"""Bytes; a drawing with so many points that its SVG is larger is embedded as pixels."""
 
 
 def write(directory: Path) -> Path:
-    """Write the page of the rows in `directory`; where it is."""
+    """Write the page of the rows in `directory`, and its figures as files beside it; where the page is."""
     rows = stored.read(directory)
     if not rows:
         raise FileNotFoundError(
             f"{directory / stored.FILE} has no rows; run unsaddle reproduce, compare or complexity with this --out"
         )
+    with journal():
+        written = sections(rows)
+        content = page([*written, *provenance(rows)])
+        _save_figures(directory / "figures", written)
     path = directory / PAGE
-    path.write_text("".join(f"<h2>{html.escape(section.title)}</h2>" for section in sections(rows)))
+    beside = path.with_suffix(".tmp")
+    beside.write_text(content, encoding="utf-8")
+    beside.replace(path)
     return path
+
+
+def page(written: Sequence[Section]) -> str:
+    """The page, as text."""
+    names = _anchors(written)
+    links = "".join(
+        f'<li><a href="#{name}">{html.escape(s.title)}</a></li>' for name, s in zip(names, written, strict=True)
+    )
+    body = "".join(_section(name, section) for name, section in zip(names, written, strict=True))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{html.escape(TITLE)}</title>
+<style>{_resource("page.css")}</style>
+</head>
+<body>
+<header><h1>{html.escape(TITLE)}</h1><p>{html.escape(INTRODUCTION)}</p></header>
+<nav aria-label="Sections"><ol>{links}</ol></nav>
+<main>{body}</main>
+<script>{_resource("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def _anchors(written: Sequence[Section]) -> list[str]:
+    plain = [re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") for section in written]
+    return [f"{name}-{i}" for i, name in enumerate(plain, start=1)]
+
+
+def _section(name: str, section: Section) -> str:
+    paragraphs = "".join(f"<p>{html.escape(text)}</p>" for text in section.paragraphs)
+    tables = "".join(_table(table) for table in section.tables)
+    figures = "".join(_figure(figure) for figure in section.figures)
+    return f'<section id="{name}"><h2>{html.escape(section.title)}</h2>{paragraphs}{tables}{figures}</section>\n'
+
+
+def _table(table: Table) -> str:
+    heads = "".join(f'<th scope="col"><button type="button">{html.escape(head)}</button></th>' for head in table.heads)
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in table.rows)
+    label = html.escape(table.caption, quote=True)
+    return (
+        f'<div class="table" role="region" aria-label="{label}" tabindex="0"><table>'
+        f"<caption>{html.escape(table.caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _cell(cell: Cell) -> str:
+    if cell is None:
+        return '<td class="none">–</td>'
+    if isinstance(cell, bool):
+        return f'<td class="{"yes" if cell else "no"}">{"✓ true" if cell else "✗ false"}</td>'
+    if isinstance(cell, str):
+        return f"<td>{html.escape(cell)}</td>"
+    order = "" if math.isnan(cell) else f' data-order="{cell!r}"'
+    return f'<td class="number"{order}>{number(cell)}</td>'
+
+
+def number(value: float) -> str:
+    """As a reader wants it: four digits, groups of three in long counts.
+
+    >>> number(1234567), number(0.000123456), number(-3.41628), number(float("inf"))
+    ('1\\u202f234\\u202f567', '0.0001235', '−3.416', '∞')
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    if float(value).is_integer() and abs(value) < 1e15:
+        text = f"{int(value):,}".replace(",", "\u202f")
+    elif abs(value) >= 1e4:
+        text = f"{round(value):,}".replace(",", "\u202f") if abs(value) < 1e9 else f"{value:.3e}"
+    else:
+        text = f"{value:.4g}"
+    return text.replace("-", "−", 1) if value < 0 else text
+
+
+def _figure(figure: Figure) -> str:
+    kind, content = drawing(figure)
+    source = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+    caption = html.escape(figure.caption)
+    alternative = html.escape(figure.caption, quote=True)
+    return f'<figure><img src="{source}" alt="{alternative}"><figcaption>{caption}</figcaption></figure>'
+
+
+def drawing(figure: Figure) -> tuple[str, bytes]:
+    """The figure as SVG, or as pixels where that would be large; the same rows give the same bytes."""
+    buffer = io.BytesIO()
+    figure.figure.savefig(buffer, format="svg", metadata={"Date": None})
+    if buffer.tell() <= LARGEST_DRAWING:
+        return "svg+xml", buffer.getvalue()
+    buffer = io.BytesIO()
+    figure.figure.savefig(buffer, format="png")
+    return "png", buffer.getvalue()
+
+
+def _save_figures(directory: Path, written: Sequence[Section]) -> None:
+    """One file a figure, for those who put them elsewhere."""
+    directory.mkdir(exist_ok=True)
+    for section in written:
+        for figure in section.figures:
+            figure.figure.savefig(directory / f"{figure.name}.svg", metadata={"Date": None})
+
+
+def _resource(name: str) -> str:
+    return files("unsaddle.report").joinpath(name).read_text(encoding="utf-8")

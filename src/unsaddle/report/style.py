@@ -42,6 +42,8 @@ LOOKS: dict[str, Look] = {
     "neon+": _look("NEON⁺", VERMILION, SOLID, "s"),
     "neon-st": _look("NEONst", SKY, DASH_DOT, "o"),
     "neon+-st": _look("NEON⁺st", ORANGE, DASH_DOT, "s"),
+    "neon-short": _look("NEON, r = 10⁻⁴", BLUE, DOTS, "o"),
+    "neon+-short": _look("NEON⁺, r = 10⁻⁴", VERMILION, DASHED, "s"),
     "power": _look("Power", GREY, SOLID, ""),
     "lanczos": _look("Lanczos", BLACK, DOTTED, "^"),
     "krylov": _look("krylov (ours)", GREEN, LONG, "D"),
