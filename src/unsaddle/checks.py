@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unsaddle import ranks
+
 FLOATS = (torch.float32, torch.float64)
 
 
@@ -28,7 +30,7 @@ def point(x: Any, name: str = "x") -> Tensor:
         raise ValueError(f"{name} must hold numbers, got a tensor on the meta device; make it on a real one")
     if x.ndim != 1:
         raise ValueError(f"{name} must have one dimension, got shape {tuple(x.shape)}; use {name}.flatten()")
-    if x.numel() == 0:
+    if x.numel() == 0 and ranks.current() is None:  # A rank may hold nothing of a small vector.
         raise ValueError(f"{name} is empty; a point needs at least one coordinate")
     return x.detach().contiguous()
 

@@ -1,7 +1,8 @@
 """The vector space: inner products, norms, noise, and sweeps in blocks.
 
 Algorithms see flat 1-D tensors and touch them through torch's own element-wise operations and through this file. Every
-inner product is taken here, several at once, so that a step needs one transfer to the host.
+inner product is taken here, several at once, so that a step needs one transfer to the host. Where a vector is spread
+over `ranks`, a tensor is this rank's part of it, and products are summed over the ranks, all of them in one message.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
+
+from unsaddle import ranks
 
 BLOCK_BYTES = 4 << 20
 """Bytes of one vector that a sweep works on at a time.
@@ -56,11 +59,26 @@ def _same_room(parts: Sequence[Tensor]) -> list[Tensor]:
 def total(products: Sequence[Sequence[Tensor]]) -> list[float]:
     """Sum over blocks of the inner products that each block contributed, brought to the host together.
 
-    Blocks are added on the host, in float64, so that float32 vectors of 1e8 entries keep their digits.
+    Blocks are added in float64, so that float32 vectors of 1e8 entries keep their digits; on the host, or, where ranks
+    have to be asked, before.
     """
-    flat = torch.stack([product for block in products for product in block]).tolist()
-    width = len(products[0])
+    width, numbers = len(products[0]), torch.stack([product for block in products for product in block])
+    if ranks.current() is not None:
+        return summed(numbers.double().view(-1, width).sum(0)).tolist()
+    flat = numbers.tolist()
     return [sum(flat[i::width]) for i in range(width)]
+
+
+def summed(products: Tensor) -> Tensor:
+    """Inner products of what this rank holds as those of the whole vectors; in place."""
+    team = ranks.current()
+    return products if team is None else team.sum(products)
+
+
+def dimension(x: Tensor) -> int:
+    """d, of the whole vector that x is, or is a part of."""
+    team = ranks.current()
+    return x.numel() if team is None else team.dimension
 
 
 def random_direction(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -73,11 +91,45 @@ def random_in_ball(like: Tensor, radius: float, generator: torch.Generator) -> T
     """A vector uniform in the ball of the given radius, as the paper's proofs need it: u = r·U^{1/d}·g/‖g‖."""
     uniform = float(torch.rand((), generator=generator, dtype=torch.float64, device=generator.device))
     u = _normal(like, generator)
-    return u.mul_(radius * uniform ** (1.0 / like.numel()) / norm(u))
+    return u.mul_(radius * uniform ** (1.0 / dimension(like)) / norm(u))
 
 
 def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
     while True:
-        u = torch.randn(like.numel(), generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
+        u = _drawn(like, generator).to(like.device)
         if norm(u) > 0.0:  # In one dimension a normal number can round to zero.
             return u
+
+
+DRAWN_AT_ONCE = 1 << 20
+"""Numbers of a vector that no rank holds in full. A multiple of 16, as torch makes normal numbers in groups of so many:
+then drawing in parts gives the numbers that drawing at once would."""
+
+
+def _drawn(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Normal numbers, the same vector for any number of ranks: each draws all of them, and keeps its own."""
+
+    def draw(count: int) -> Tensor:
+        return torch.randn(count, generator=generator, dtype=like.dtype, device=generator.device)
+
+    team = ranks.current()
+    if team is None:
+        return draw(like.numel())
+    u = torch.empty(like.numel(), dtype=like.dtype, device=generator.device)
+    begin = 0
+    while begin < team.dimension:
+        left = team.dimension - begin
+        part = draw(left if left < 2 * DRAWN_AT_ONCE else DRAWN_AT_ONCE)
+        _keep(u, part, begin, team.pieces)
+        begin += part.numel()
+    return u
+
+
+def _keep(u: Tensor, part: Tensor, begin: int, pieces: Sequence[tuple[int, int]]) -> None:
+    """Copy into u what this rank holds of `part`, which starts at `begin` of the whole vector."""
+    offset = 0
+    for first, length in pieces:
+        low, high = max(first, begin), min(first + length, begin + part.numel())
+        if low < high:
+            u[offset + low - first : offset + high - first] = part[low - begin : high - begin]
+        offset += length

@@ -16,6 +16,7 @@ from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.extract import RELATIVE_GAMMA, find, some_samples
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.objective import Objective
+from unsaddle.ranks import with_its_ranks
 from unsaddle.second_look import ROUNDINGS, STAIRCASE, coarse_noise, is_staircase, repeats
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Verdict:
         return plot_verdict(self)
 
 
+@with_its_ranks
 def is_minimum(
     objective: Objective,
     x: Tensor | None = None,

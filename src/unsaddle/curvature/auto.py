@@ -15,6 +15,8 @@ import os
 import torch
 from torch import Tensor
 
+from unsaddle import ranks
+
 BASIS = 20
 """Vectors of a basis where memory is neither plentiful nor short."""
 LARGEST_BASIS = 64
@@ -33,9 +35,12 @@ def basis_size(x: Tensor, free_bytes: int | None) -> int:
     >>> basis_size(torch.zeros(2_000_000), free_bytes=1 << 30), basis_size(torch.zeros(2_000_000), free_bytes=1 << 28)
     (20, 12)
     """
-    bytes_each = x.numel() * x.element_size()
-    wanted = max(BASIS, min(LARGEST_BASIS, PLENTIFUL_BYTES // bytes_each))
-    return wanted if free_bytes is None else min(wanted, free_bytes // 2 // bytes_each - OTHER_VECTORS)
+    bytes_each = max(1, x.numel()) * x.element_size()
+    size = max(BASIS, min(LARGEST_BASIS, PLENTIFUL_BYTES // bytes_each))
+    if free_bytes is not None:
+        size = min(size, free_bytes // 2 // bytes_each - OTHER_VECTORS)
+    team = ranks.current()
+    return size if team is None else team.smallest(size)  # Ranks have different memory, and must do the same.
 
 
 def choose(x: Tensor, free_bytes: int | None) -> str:

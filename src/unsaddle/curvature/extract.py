@@ -18,6 +18,7 @@ from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.result import Candidate, Curvature, Measurement, Scale, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.objective import Objective
+from unsaddle.ranks import with_its_ranks
 
 EXTRACTORS: dict[str, Callable[[Search], Candidate]] = {
     "krylov": probing.extract,
@@ -108,6 +109,7 @@ def negative_curvature(
     )
 
 
+@with_its_ranks
 def find(
     objective: Objective,
     x: Tensor,

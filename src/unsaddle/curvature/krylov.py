@@ -111,8 +111,8 @@ def krylov(
     ('FOUND', -2.0)
     """
     x, g0 = f_hat.x, f_hat.grad0
-    d, m = x.numel(), settings.basis
-    basis = torch.empty(min(m, d) + 1, d, dtype=x.dtype, device=x.device)
+    d, m = vectors.dimension(x), settings.basis
+    basis = torch.empty(min(m, d) + 1, x.numel(), dtype=x.dtype, device=x.device)
     # A start of the caller's own is for comparisons only: what is proved of "nothing" needs a random one.
     basis[0] = vectors.random_direction(x, generator) if start is None else start
     projection = Projection(basis.shape[0])
@@ -212,16 +212,17 @@ def _orthogonalise(basis: Tensor, w: Tensor) -> tuple[np.ndarray, float]:
     The basis is read twice: once for h = Qᵀw, and once, block by block while it is in the cache, for w − Qh and for
     what rounding has left of the basis in that. Only if that matters is the basis taken out again ("twice is enough").
     """
-    taken = basis @ w
+    taken = vectors.summed(basis @ w)
     left = torch.zeros_like(taken)
     for block, part in zip(_column_blocks(basis), torch.split(w, _columns(basis)), strict=True):
         torch.addmv(part, block.T, taken, alpha=-1.0, out=part)
         torch.addmv(left, block, part, out=left)
-    *numbers, squared = torch.cat([taken, left, torch.dot(w, w).reshape(1)]).tolist()
+    left_and_squared = vectors.summed(torch.cat([left, torch.dot(w, w).reshape(1)]))
+    *numbers, squared = torch.cat([taken, left_and_squared]).tolist()
     products, leftover = np.split(np.array(numbers), 2)
     if not np.linalg.norm(leftover) <= LEFTOVER[w.dtype] * math.sqrt(squared):
-        torch.addmv(w, basis.T, left, alpha=-1.0, out=w)
-        products, squared = products + leftover, float(torch.dot(w, w))
+        torch.addmv(w, basis.T, left_and_squared[:-1], alpha=-1.0, out=w)
+        products, squared = products + leftover, vectors.dots((w, w))[0]
     return products, math.sqrt(squared)
 
 

@@ -65,7 +65,7 @@ def lanczos(
     >>> round(found.lowest, 4)
     -2.0
     """
-    steps = min(settings.num_steps, x.numel())
+    steps = min(settings.num_steps, vectors.dimension(x))
     basis = torch.empty(steps + 1, x.numel(), dtype=x.dtype, device=x.device)
     # A start of the caller's own is for comparisons only: what is proved of "nothing" needs a random one.
     basis[0] = vectors.random_direction(x, generator) if start is None else start
@@ -78,7 +78,7 @@ def lanczos(
         known = basis[: j + 1]
         (alpha,) = vectors.dots((basis[j], w))
         for _ in range(2):
-            w.sub_(known.T @ (known @ w))
+            w.sub_(known.T @ vectors.summed(known @ w))
         beta = vectors.norm(w)
         if not (math.isfinite(alpha) and math.isfinite(beta)):
             return Candidate(vector=None, status=Status.NOT_FINITE, lowest=lowest, history=tuple(history))
@@ -100,12 +100,12 @@ def lanczos(
             return Candidate(vector=None, status=Status.NOTHING_FOUND, lowest=lowest, history=tuple(history))
         tridiagonal[j, j + 1] = tridiagonal[j + 1, j] = beta
         torch.div(w, beta, out=basis[j + 1])
-    known_too_little = highest > settings.largest and steps < x.numel()
+    known_too_little = highest > settings.largest and steps < vectors.dimension(x)
     return Candidate(
         vector=None,
         status=Status.SMOOTHNESS_EXCEEDED if known_too_little else Status.NOTHING_FOUND,
         lowest=lowest,
-        exhausted=steps < x.numel(),
+        exhausted=steps < vectors.dimension(x),
         history=tuple(history),
     )
 

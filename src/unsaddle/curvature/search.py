@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from unsaddle import vectors
 from unsaddle.constants import estimates, practice
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
@@ -74,7 +75,7 @@ class Search:
 
     @property
     def dimension(self) -> int:
-        return self.x.numel()
+        return vectors.dimension(self.x)
 
     @property
     def ledger(self) -> Ledger:

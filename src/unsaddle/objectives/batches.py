@@ -20,6 +20,7 @@ from torch.utils.data import (
     IterableDataset,
     RandomSampler,
     SequentialSampler,
+    Subset,
     TensorDataset,
     default_collate,
 )
@@ -41,6 +42,8 @@ class Drawn:
     weighted: Iterable[tuple[Any, float]]
     size: int
     """Samples in all of them."""
+    batches: int
+    """How many batches they come in."""
 
 
 class Source(Protocol):
@@ -51,6 +54,9 @@ class Source(Protocol):
 
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
         """`size` samples. `seed` is for what the data themselves draw, as augmentation does."""
+
+    def take(self, index: Tensor, seed: int) -> Drawn:
+        """The samples at `index`, where samples can be named so."""
 
     def everything(self) -> Drawn: ...
 
@@ -65,14 +71,18 @@ class Rows:
         self._dataset, self._collate, self._micro_batch = dataset, collate, micro_batch
 
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
+        return self.take(draw_indices(self.num_samples, size, generator, replacement), seed)
+
+    def take(self, index: Tensor, seed: int) -> Drawn:
         """Read once, and held."""
-        index = draw_indices(self.num_samples, size, generator, replacement)
         with RandomState.seeded(seed).in_force():
-            return Drawn(list(self._batches(index)), index.numel())
+            held = list(self._batches(index))
+        return Drawn(held, index.numel(), len(held))
 
     def everything(self) -> Drawn:
         """Read again each time, so that no more than one batch is in memory."""
-        return Drawn(_Again(lambda: self._batches(torch.arange(self.num_samples))), self.num_samples)
+        batches = _Again(lambda: self._batches(torch.arange(self.num_samples)))
+        return Drawn(batches, self.num_samples, -(-self.num_samples // self._micro_batch))
 
     def _batches(self, index: Tensor) -> Iterator[tuple[Any, float]]:
         for part in torch.split(index.cpu(), self._micro_batch):
@@ -106,13 +116,14 @@ class Listed:
         self.num_samples = len(batches)
 
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
-        return self._take(draw_indices(self.num_samples, size, generator, replacement).tolist())
+        return self.take(draw_indices(self.num_samples, size, generator, replacement), seed)
+
+    def take(self, index: Tensor, seed: int) -> Drawn:
+        n = index.numel()
+        return Drawn([(self._batches[i], 1.0 / n) for i in index.tolist()], n, n)
 
     def everything(self) -> Drawn:
-        return self._take(range(self.num_samples))
-
-    def _take(self, index: Sequence[int]) -> Drawn:
-        return Drawn([(self._batches[i], 1.0 / len(index)) for i in index], len(index))
+        return self.take(torch.arange(self.num_samples), 0)
 
 
 class Endless:
@@ -159,7 +170,10 @@ class Endless:
             for g, state in theirs.items():
                 g.set_state(state)
         total = sum(rows for _, rows in batches)
-        return Drawn([(batch, rows / total) for batch, rows in batches], total)
+        return Drawn([(batch, rows / total) for batch, rows in batches], total, len(batches))
+
+    def take(self, index: Tensor, seed: int) -> Drawn:
+        raise ValueError("these data come from a loader that decides itself what comes next; rows have no index")
 
     def everything(self) -> Drawn:
         raise ValueError(
@@ -192,10 +206,17 @@ def count_rows(batch: Any) -> int:
     return next((t.shape[0] for t in tensors_in(batch) if t.ndim > 0), 1)
 
 
-def source(data: Any, micro_batch: int | None, seed: int) -> Source:
-    """The source for what a caller calls data."""
+def source(data: Any, micro_batch: int | None, seed: int, *, shared: bool = False) -> Source:
+    """The source for what a caller calls data.
+
+    Args:
+        data: a Dataset, a DataLoader or a list of batches.
+        micro_batch: rows that go through the model at once.
+        seed: for loaders that draw themselves.
+        shared: whether other ranks have rows, too: a DistributedSampler then tells which are this rank's.
+    """
     if isinstance(data, DataLoader):
-        return _of_loader(data, micro_batch, seed)
+        return _of_loader(data, micro_batch, seed, shared)
     if isinstance(data, IterableDataset):
         return Endless(DataLoader(data, batch_size=micro_batch or MICRO_BATCH), seed)
     if isinstance(data, list):
@@ -213,12 +234,15 @@ def source(data: Any, micro_batch: int | None, seed: int) -> Source:
     return Rows(data, default_collate, micro_batch or MICRO_BATCH)
 
 
-def _of_loader(loader: DataLoader[Any], micro_batch: int | None, seed: int) -> Source:
+def _of_loader(loader: DataLoader[Any], micro_batch: int | None, seed: int, shared: bool) -> Source:
     iterable = isinstance(loader.dataset, IterableDataset)
     uniform = type(loader.batch_sampler) is BatchSampler and type(loader.sampler) in UNIFORM
     if not iterable and uniform:
         assert loader.collate_fn is not None
-        return Rows(loader.dataset, loader.collate_fn, micro_batch or loader.batch_size or MICRO_BATCH)
+        dataset: Any = loader.dataset
+        if shared and isinstance(loader.sampler, DistributedSampler):  # Without the rows that even its shares out.
+            dataset = Subset(dataset, range(loader.sampler.rank, len(dataset), loader.sampler.num_replicas))
+        return Rows(dataset, loader.collate_fn, micro_batch or loader.batch_size or MICRO_BATCH)
     if micro_batch is not None:
         raise ValueError(
             f"micro_batch splits the rows of a data set that is sampled uniformly, got {micro_batch} with a loader "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
@@ -13,10 +14,12 @@ from torch import Tensor, nn
 from unsaddle import checks
 from unsaddle.cost import Ledger
 from unsaddle.objective import SampledFunction, freeze
-from unsaddle.objectives import batches, derivatives, hooks
+from unsaddle.objectives import batches, derivatives, hooks, wrapped
 from unsaddle.objectives.parameters import FlatParameters
 from unsaddle.objectives.randomness import RandomState
 from unsaddle.objectives.replayed import Replayed
+from unsaddle.objectives.shared import SharedSource
+from unsaddle.ranks import of_parameters
 
 NameFilter = Callable[[str], bool] | str | Iterable[str]
 
@@ -39,6 +42,10 @@ class ModelObjective:
         hooks: "skip" to keep gradient hooks of parameters (clipping, optimizers that step in backward) from running, or
             "run".
         seed: of dropout masks and augmentation where nothing is drawn, and of loaders that draw themselves.
+
+    Under torch.distributed a model that is wrapped in DDP or sharded by FSDP2 (`fully_shard`) is probed by all of its
+    ranks together: each has its own rows in `data`, F is the mean over those of all ranks, and `.point` is what this
+    rank holds of the vector. `num_samples` and `samples` count rows on all ranks.
 
     Every evaluation runs the model at another point and puts everything back: parameters, `.grad`, buffers, modes,
     random states. Gradients come from `.backward()` alone. A sample is frozen with its batches, dropout masks and
@@ -78,9 +85,12 @@ class ModelObjective:
         self._model, self._loss, self._scaler = model, loss, scaler
         self._skip_hooks = checks.choice(hooks, "hooks", ("skip", "run")) == "skip"
         self._seed = checks.count(seed, "seed", at_least=0)
-        self._source = batches.source(data, micro_batch, self._seed)
         self._modules = [m for m in (model, loss) if isinstance(m, nn.Module)]
+        wrapped.reshard(self._modules)
         self.parameters = FlatParameters(_chosen(model, parameters))
+        self.ranks = of_parameters(self.parameters.tensors, wrapped.process_group(model))
+        own = batches.source(data, micro_batch, self._seed, shared=self.ranks is not None)
+        self._source: batches.Source | SharedSource = own if self.ranks is None else SharedSource(own, self.ranks)
         self._warned = False
 
     @property
@@ -131,6 +141,7 @@ class ModelObjective:
             self._modules,
             start=start,
             skip_hooks=self._skip_hooks,
+            ranks=self.ranks,
         )
         return freeze(oracle, drawn.size, False, ledger)
 
@@ -139,10 +150,12 @@ class ModelObjective:
         scale = 1.0 if self._scaler is None else float(self._scaler.get_scale())
         total: Tensor | None = None
         with torch.set_grad_enabled(backward):
-            for batch, weight in drawn.weighted:
+            for i, (batch, weight) in enumerate(drawn.weighted):
                 torch.clear_autocast_cache()  # It would hold the weights of the last point.
                 versions = _versions(batch)
-                value = checks.scalar(self._loss(self._model, batch), "the loss")
+                more = backward and i + 1 < drawn.batches
+                with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
+                    value = checks.scalar(self._loss(self._model, batch), "the loss")
                 if _versions(batch) != versions:
                     raise ValueError(
                         "the loss changed its batch in place, so it would not be the same at the next point; have it "
@@ -154,7 +167,8 @@ class ModelObjective:
                             "the loss does not depend on the parameters through autograd; look for detach(), item() or "
                             "no_grad() inside it"
                         )
-                    torch.autograd.backward(value, torch.full_like(value, weight * scale))
+                    with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
+                        torch.autograd.backward(value, torch.full_like(value, weight * scale))
                 part = value.detach().to(torch.promote_types(value.dtype, torch.float32)) * weight
                 total = part if total is None else total + part
                 del value  # Its graph goes before the next one comes.

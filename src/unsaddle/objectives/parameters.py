@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
+from unsaddle.ranks import local
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integers by width in bytes."""
@@ -27,7 +28,8 @@ class FlatParameters:
 
     The model keeps its own memory: `assign` copies into the parameters, so that whatever holds on to them (an
     optimizer, a compiled graph, a CUDA graph) sees the change. Their version counters stay, so that a graph that was
-    built before and is differentiated after is still valid if the values are put back in between.
+    built before and is differentiated after is still valid if the values are put back in between. Of sharded parameters
+    (DTensors) the vector is what this rank holds.
 
     >>> layer = torch.nn.Linear(2, 1)
     >>> flat = FlatParameters(layer.named_parameters())
@@ -45,7 +47,7 @@ class FlatParameters:
         self.names = tuple(name for name, _ in named.values())
         self.tensors = tuple(parameter for _, parameter in named.values())
         self._check()
-        self._sizes = [parameter.numel() for parameter in self.tensors]
+        self._sizes = [local(parameter).numel() for parameter in self.tensors]
         self._remembered: Tensor | None = None
 
     def _check(self) -> None:
@@ -72,7 +74,7 @@ class FlatParameters:
 
     @property
     def dimension(self) -> int:
-        """The length of the vector."""
+        """The length of the vector, on this rank."""
         return sum(self._sizes)
 
     @property
@@ -86,8 +88,8 @@ class FlatParameters:
     def pieces(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Each parameter's own memory, outside autograd, with its part of `x` in its shape."""
         parts = torch.split(x.detach(), self._sizes)
-        for parameter, part in zip(self.tensors, parts, strict=True):
-            yield parameter.data, part.view(parameter.shape)
+        for parameter, part in zip(map(local, self.tensors), parts, strict=True):
+            yield parameter, part.view(parameter.shape)
 
     def point(self) -> Tensor:
         """The parameters as they are, in a new vector."""
@@ -152,7 +154,7 @@ class FlatParameters:
             if grad is None:
                 part.zero_()
             elif grad.layout is torch.strided:
-                part.copy_(grad.detach())
+                part.copy_(local(grad))
             else:
                 part.zero_().add_(grad.detach())
             if release:

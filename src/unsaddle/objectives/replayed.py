@@ -11,6 +11,8 @@ from unsaddle import checks
 from unsaddle.objectives.parameters import FlatParameters
 from unsaddle.objectives.randomness import RandomState
 from unsaddle.objectives.untouched import untouched
+from unsaddle.objectives.wrapped import reshard
+from unsaddle.ranks import Ranks
 
 
 class Replayed:
@@ -26,6 +28,8 @@ class Replayed:
         start: the random numbers; those of the moment that this is made, if left out.
         skip_hooks: whether gradient hooks of parameters are kept from running.
         what: how errors call `run`.
+        ranks: those that run it together, each on data of its own, and reduce gradients themselves; the value is the
+            mean over them.
     """
 
     def __init__(
@@ -37,7 +41,9 @@ class Replayed:
         start: RandomState | None = None,
         skip_hooks: bool = True,
         what: str = "the loss",
+        ranks: Ranks | None = None,
     ) -> None:
+        self._ranks = ranks
         self._run, self._flat, self._modules, self._what = run, flat, modules, what
         self._start = RandomState.capture({flat.device}) if start is None else start
         self._skip_hooks = skip_hooks
@@ -69,6 +75,9 @@ class Replayed:
             versions = self._versions()
             with torch.enable_grad():
                 value = checks.scalar(self._run(backward), self._what).detach().clone()
+            reshard(self._modules)
+            if self._ranks is not None:
+                value = self._ranks.mean(value)
             changed = [name for name, version in self._versions().items() if version != versions[name]]
             if u is None:  # Whoever goes around version counters is caught here, where all searches begin.
                 changed += self._flat.differing(x)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from unsaddle.objectives import hooks
 from unsaddle.objectives.parameters import FlatParameters, same_bits
 from unsaddle.objectives.randomness import RandomState
+from unsaddle.objectives.wrapped import gradients_are_views, reshard
 
 
 @contextlib.contextmanager
@@ -71,12 +72,17 @@ class _Saved:
     """What was there before. Restoring may be repeated."""
 
     def __init__(self, flat: FlatParameters, modules: Iterable[nn.Module], skip_hooks: bool) -> None:
+        modules = list(modules)
+        self._wrapped = modules
+        reshard(modules)
         unique = {id(m): m for module in modules for m in module.modules()}
         self._modes = [(m, m.training) for m in unique.values()]
         self._tensors = [entry for m in unique.values() for entry in _state_tensors(m)]
         parameters = {id(p): p for p in flat.tensors}
         parameters |= {id(p): p for m in unique.values() for p in m._parameters.values() if p is not None}
         self._grads = [(p, p.grad) for p in parameters.values()]
+        views = gradients_are_views(modules)
+        self._contents = [(g, g.detach().clone()) for _, g in self._grads if views and g is not None]
         self._random = RandomState.capture(
             {p.device for p in parameters.values()} | {t.device for *_, t, _ in self._tensors}
         )
@@ -92,9 +98,12 @@ class _Saved:
         torch.clear_autocast_cache()
 
     def restore(self) -> None:
+        reshard(self._wrapped)
         self._flat.assign(self._home)
         for parameter, grad in self._grads:
             parameter.grad = grad
+        for grad, content in self._contents:
+            grad.detach().copy_(content)
         for owner, name, tensor, content in self._tensors:
             if owner.get(name) is not tensor:
                 owner[name] = tensor

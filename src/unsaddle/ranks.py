@@ -1,0 +1,177 @@
+"""Ranks that work on one vector together: each holds all of it (DDP), or its own shard (FSDP2), or both (HSDP).
+
+Every number that a decision rests on is summed over the ranks before anybody reads it, so that all ranks read the same
+bits and take the same branch: where the vector is sharded that makes the inner product, and where it is replicated it
+keeps ranks that round differently together. `vectors` asks for it; no algorithm does.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Who has what.
+
+    >>> alone = Ranks(group=None, dimension=5, pieces=((0, 5),), replicas=1)
+    >>> alone.size, alone.rank
+    (1, 0)
+    """
+
+    group: Any
+    """The process group, over all replicas and shards; None for a single process."""
+    dimension: int
+    """Of the whole vector."""
+    pieces: tuple[tuple[int, int], ...]
+    """(first index in the whole vector, length) of what this rank holds, in the order in which it holds it."""
+    replicas: int
+    """How many ranks hold each entry."""
+
+    @property
+    def size(self) -> int:
+        return 1 if self.group is None else dist.get_world_size(self.group)
+
+    @property
+    def rank(self) -> int:
+        return 0 if self.group is None else dist.get_rank(self.group)
+
+    def sum(self, numbers: Tensor) -> Tensor:
+        """Inner products of shards, or of replicas, as those of the whole vector; in place, the same on all ranks."""
+        if self.size > 1:
+            dist.all_reduce(numbers, group=self.group)
+        return numbers.div_(self.replicas) if self.replicas > 1 else numbers
+
+    def mean(self, numbers: Tensor) -> Tensor:
+        """The mean over ranks of what each of them has: losses of their own batches."""
+        if self.size == 1:
+            return numbers
+        numbers = numbers.detach().clone()
+        dist.all_reduce(numbers, group=self.group)
+        return numbers.div_(self.size)
+
+    def smallest(self, number: int) -> int:
+        """The smallest of the ranks' numbers."""
+        return -max(self.gather(-number))
+
+    def gather(self, number: int) -> list[int]:
+        """Every rank's number, in the order of the ranks."""
+        if self.size == 1:
+            return [number]
+        device = "cpu" if "gloo" in str(dist.get_backend(self.group)) else torch.device("cuda")
+        numbers = torch.zeros(self.size, dtype=torch.int64, device=device)
+        numbers[self.rank] = number
+        dist.all_reduce(numbers, group=self.group)
+        return [int(n) for n in numbers.tolist()]
+
+
+_CURRENT: ContextVar[Ranks | None] = ContextVar("ranks", default=None)
+
+
+def current() -> Ranks | None:
+    """The ranks that the vectors of this moment are spread over; None in a single process."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def together(ranks: Ranks | None) -> Iterator[None]:
+    """Inside, vectors are those of `ranks`; None changes nothing."""
+    if ranks is None:
+        yield
+        return
+    token = _CURRENT.set(ranks)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_its_ranks(function: F) -> F:
+    """A function of an objective, run with the vectors of that objective's `ranks`, if it has some."""
+
+    @functools.wraps(function)
+    def run(objective: Any, *args: Any, **kwargs: Any) -> Any:
+        with together(getattr(objective, "ranks", None)):
+            return function(objective, *args, **kwargs)
+
+    return cast(F, run)
+
+
+def of_parameters(parameters: Sequence[Tensor], group: Any = None) -> Ranks | None:
+    """The ranks that parameters are spread over, as their DTensors tell, or else `group`, which holds replicas.
+
+    Raises:
+        ValueError: parameters are spread in ways that have no common inner product here.
+    """
+    sharded = [p for p in parameters if is_sharded(p)]
+    if not sharded:
+        if group is None or dist.get_world_size(group) == 1:
+            return None
+        d = sum(p.numel() for p in parameters)
+        return Ranks(group=group, dimension=d, pieces=((0, d),), replicas=dist.get_world_size(group))
+    mesh, placements = sharded[0].device_mesh, sharded[0].placements  # type: ignore[attr-defined]
+    if len(sharded) < len(parameters) or any(
+        p.device_mesh != mesh or p.placements != placements  # type: ignore[attr-defined]
+        for p in sharded
+    ):
+        raise ValueError(
+            "trainable parameters must all be sharded in one way over one mesh, got several; call fully_shard on the "
+            "root module too, or leave the others out with parameters=..."
+        )
+    shards = [i for i, placement in enumerate(placements) if placement.is_shard()]
+    if len(shards) != 1 or not placements[shards[0]].is_shard(0):
+        raise ValueError(
+            f"parameters must be sharded by rows on one dimension of the mesh and replicated on the others, as "
+            f"fully_shard does, got {placements}; tensor-parallel models are not supported"
+        )
+    (by,) = shards
+    pieces, start = [], 0
+    for p in sharded:
+        pieces.append(_rows(start, p.shape, mesh.size(by), mesh.get_local_rank(by)))
+        start += p.numel()
+    return Ranks(
+        group=_group(mesh), dimension=start, pieces=tuple(pieces), replicas=math.prod(mesh.shape) // mesh.size(by)
+    )
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether this is a DTensor."""
+    return hasattr(tensor, "device_mesh") and hasattr(tensor, "to_local")
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this rank holds of a tensor, in its own memory, outside autograd."""
+    own: Tensor = tensor.detach().to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+    return own.data
+
+
+def _rows(start: int, shape: Iterable[int], size: int, rank: int) -> tuple[int, int]:
+    """Where the rows lie that torch.chunk gives to a rank."""
+    rows, *rest = (*shape, 1)
+    each = -(-rows // size)
+    first = min(rank * each, rows)
+    last = min(first + each, rows)
+    width = math.prod(rest)
+    return start + first * width, (last - first) * width
+
+
+def _group(mesh: Any) -> Any:
+    """All ranks of a mesh."""
+    if mesh.ndim == 1:
+        return mesh.get_group()
+    if math.prod(mesh.shape) == dist.get_world_size():
+        return dist.group.WORLD
+    return mesh._flatten().get_group()
