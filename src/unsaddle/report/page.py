@@ -21,8 +21,8 @@ PAGE = "index.html"
 TITLE = "unsaddle: the paper's experiments, measured"
 INTRODUCTION = (
     "NEON and NEON⁺ find directions of negative curvature with gradients only. This page holds what was measured here: "
-    "every number and figure is computed from the rows beside this page, whose settings, versions and commands are at its "
-    "end. Tables sort: press a column's head."
+    "every number and figure is computed from the rows beside this page, whose settings, versions and commands are at "
+    "its end. Tables sort: press a column's head."
 )
 LARGEST_DRAWING = 400_000
 """Bytes; a drawing with so many points that its SVG is larger is embedded as pixels."""

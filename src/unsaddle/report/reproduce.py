@@ -17,6 +17,8 @@ FULL = ("power", "neon", "neon+", "lanczos", "krylov")
 SAMPLED = ("neon-st", "neon+-st")
 SHORT = ("power", "neon-short", "neon+-short", "lanczos")
 
+NCFIND = "NCFind ends NEON⁺"
+
 Curves = dict[str, Row]
 
 
@@ -44,9 +46,9 @@ def _of_one_set(targets: dict[int, Curves], suffix: str) -> list[Section]:
             title=f"The paper's observations ({name})",
             paragraphs=(
                 f"Non-linear least squares with a non-convex regulariser on {data}, λ = 3, at targets x ~ N(0, I); "
-                "step size and noise radius 0.01, momentum 0.9, sub-samples of 100. A statement is true if it is true at "
-                "every target. Curves overlap where they differ by at most 5 % of |λ_min|; a direction is good at half "
-                "of λ_min; competitive is at most twice Lanczos's calls. The paper has no observation (iii).",
+                "step size and noise radius 0.01, momentum 0.9, sub-samples of 100. A statement is true if it is true "
+                "at every target. Curves overlap where they differ by at most 5 % of |λ_min|; a direction is good at "
+                "half of λ_min; competitive is at most twice Lanczos's calls. The paper has no observation (iii).",
             ),
             tables=(_observations(targets), _by_target(targets), _levels(targets)),
         ),
@@ -56,9 +58,9 @@ def _of_one_set(targets: dict[int, Curves], suffix: str) -> list[Section]:
                 "Curvature uᵀHu/‖u‖² along each method's iterate, H being the Hessian of the full data. (a) against "
                 "iterations, each of them one full gradient or Hessian product; (b) against IFO calls, gradients or "
                 "Hessian products of single samples. A star shows where NCFind, with γ = 1 and its test as printed, "
-                "would have ended NEON⁺ or NEON⁺st, and the curvature of the direction that it returns. Curves are not ended "
-                "by a trust radius, since the paper gives none: where an iterate has grown beyond the region in which "
-                "the function is quadratic, its curve turns back up.",
+                "would have ended NEON⁺ or NEON⁺st, and the curvature of the direction that it returns. Curves are not "
+                "ended by a trust radius, since the paper gives none: where an iterate has grown beyond the region in "
+                "which the function is quadratic, its curve turns back up.",
             ),
             figures=[
                 Figure(
@@ -170,7 +172,7 @@ def _pair(curves: Curves) -> Any:
     _draw(right, curves, FULL + SAMPLED, "samples")
     left.set(title="(a) on full data", xlabel="iterations", ylabel="curvature uᵀHu / ‖u‖²")
     right.set(title="(b) on sub-sampled data", xlabel="IFO calls (Hessian products: ISO calls)")
-    legend_below(figure, right, columns=5)
+    legend_below(figure, right, left, columns=5)
     return figure
 
 
@@ -191,7 +193,7 @@ def _short_noise(targets: dict[int, Curves]) -> Any:
 
 def _draw(axes: Any, curves: Curves, methods: Sequence[str], axis: str) -> None:
     bottom = lowest(curves)
-    axes.axhline(bottom, color=BLACK, linewidth=0.6, label="λ_min")
+    axes.axhline(bottom, color=BLACK, linewidth=0.6, label=r"$\lambda_{\min}$")
     starts: list[float] = []
     ends: list[float] = []
     for method in methods:
@@ -208,7 +210,7 @@ def _draw(axes: Any, curves: Curves, methods: Sequence[str], axis: str) -> None:
         if end is not None and (method in SAMPLED or axis == "iterations"):
             ends.append(end["quotient"])
             star = {"marker": "*", "markersize": 9, "markeredgecolor": BLACK, "markeredgewidth": 0.6}
-            axes.plot([end[axis]], [end["quotient"]], color=style.color, linestyle="", label=None, zorder=5, **star)
+            axes.plot([end[axis]], [end["quotient"]], color=style.color, linestyle="", label=NCFIND, zorder=5, **star)
     axes.set_xscale("log")
     top = max([0.3, *starts, *ends])
     axes.set_ylim(bottom - 0.06 * (top - bottom), top + 0.06 * (top - bottom))
