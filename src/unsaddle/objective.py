@@ -67,12 +67,14 @@ class SampledFunction:
         return self._checked(x, *self._oracle.value_and_grad(x))
 
     def _checked(self, x: Tensor, value: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        value = checks.scalar(value, "the objective")
+        return checks.scalar(value, "the objective"), self._checked_grad(x, grad)
+
+    def _checked_grad(self, x: Tensor, grad: Tensor) -> Tensor:
         grad = checks.vector_like(grad, x, "the gradient")
         self.ledger.add_gradient(self.size)
         if grad.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
             grad = grad.clone()  # ∇(½‖x‖²) may come back as x itself, which the caller is free to change.
-        return value, grad
+        return grad
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
         """What the oracle knows of its gradients' error beyond rounding, given f and ‖∇f‖ at a point; 0 for most."""
@@ -81,7 +83,7 @@ class SampledFunction:
 
     def grad(self, x: Tensor) -> Tensor:
         """∇F_S(x)."""
-        return self.value_and_grad(x)[1]
+        return self.grad_at_sum(x, None)
 
     @property
     def adds(self) -> bool:
@@ -95,9 +97,13 @@ class SampledFunction:
         x = checks.point(x)
         return self._checked(x, *self._oracle.value_and_grad_at_sum(x, u, scale))  # type: ignore[attr-defined]
 
-    def grad_at_sum(self, x: Tensor, u: Tensor, scale: float = 1.0) -> Tensor:
-        """∇F_S at x + scale·u."""
-        return self.value_and_grad_at_sum(x, u, scale)[1]
+    def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float = 1.0) -> Tensor:
+        """∇F_S at x + scale·u, or at x: where the value takes a message to other ranks, that is left out."""
+        alone = getattr(getattr(self, "_oracle", None), "grad_at_sum", None)
+        if alone is not None:
+            x = checks.point(x)
+            return self._checked_grad(x, alone(x, u, scale))
+        return (self.value_and_grad(x) if u is None else self.value_and_grad_at_sum(x, u, scale))[1]
 
 
 class SecondOrderFunction(SampledFunction):

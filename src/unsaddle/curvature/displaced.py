@@ -51,9 +51,12 @@ class DisplacedFunction:
         """x + u in a new vector; None if f forms it in memory of its own, and no vector is needed."""
         return None if self.f.adds else self.x + u
 
-    def value_and_grad_of_f(self, u: Tensor, point: Tensor | None) -> tuple[Tensor, Tensor]:
-        """f and ∇f at x + u, which is `point` where there is one."""
-        return self.f.value_and_grad_at_sum(self.x, u) if point is None else self.f.value_and_grad(point)
+    def value_and_grad_of_f(self, u: Tensor, point: Tensor | None, *, with_value: bool) -> tuple[float, Tensor]:
+        """f, if it is wanted, else nan, and ∇f at x + u, which is `point` where there is one."""
+        if not with_value:
+            return math.nan, self.f.grad_at_sum(self.x, u) if point is None else self.f.grad(point)
+        value, grad = self.f.value_and_grad_at_sum(self.x, u) if point is None else self.f.value_and_grad(point)
+        return float(value), grad
 
     def product(self, v: Tensor, radius: float, out: Tensor | None = None) -> Tensor:
         """∇²f(x)v for a unit v, by a gradient difference at the given radius; the error is at most L2·radius/2.

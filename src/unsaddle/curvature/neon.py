@@ -182,7 +182,7 @@ def neon(
             observer(tau, u)
         slope = vectors.dots((g0, u))[0] if settings.decrease is not None else 0.0
         g = None  # The last gradient goes before the next one comes.
-        value, g = f_hat.value_and_grad_of_f(u, point)
+        value, g = f_hat.value_and_grad_of_f(u, point, with_value=settings.decrease is not None)
         ug, next_uu = _sweep(x, u, g, g0, point, eta)  # u is now u_{τ+1}
         if uu == 0.0:
             break  # Everything has shrunk away.
@@ -202,7 +202,7 @@ def neon(
         if settings.decrease is None:
             passes = curvature_bound(squared_norm=uu, product=ug, hessian_lipschitz=L2) <= -settings.target
         else:
-            f_hat_u = f_hat.value(value=float(value), slope=slope, product=ug, cubic=L2 * uu**1.5)
+            f_hat_u = f_hat.value(value=value, slope=slope, product=ug, cubic=L2 * uu**1.5)
             passes = f_hat_u <= -2.0 * settings.decrease
         if passes:
             return candidate(Status.FOUND, u.add_(g, alpha=eta).sub_(g0, alpha=eta))

@@ -139,7 +139,7 @@ def neon2_det(
 
     for t in range(1, settings.num_steps + 1):
         g = None  # The last gradient goes before the next one comes.
-        g = f_hat.value_and_grad_of_f(y, point)[1]
+        g = f_hat.value_and_grad_of_f(y, point, with_value=False)[1]
         yy, yg, vv = _sweep(x, y, y_other, g, g0, point, L1, shift)
         if not (math.isfinite(yg) and math.isfinite(vv)):
             return candidate(Status.NOT_FINITE)

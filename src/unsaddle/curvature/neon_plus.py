@@ -211,7 +211,7 @@ def neon_plus(
             observer(tau, torch.add(u, w, alpha=zeta * eta))
         at_y = _ValueAtY.of(f_hat, u, w * -eta, zeta) if settings.decrease is not None and tau > 0 else None
         g = None  # The last gradient goes before the next one comes.
-        value, g = f_hat.value_and_grad_of_f(u, point)
+        value, g = f_hat.value_and_grad_of_f(u, point, with_value=settings.decrease is not None)
         *at_tau, next_uu = _sweep(x, u, w, h, g, g0, point, eta, zeta, first=tau == 0)  # (u, w) is now at τ+1
         at = _Products(uu, *at_tau)
         if at.uu == 0.0:
@@ -234,7 +234,7 @@ def neon_plus(
             continue
         if first_far is None and zeta * math.sqrt(at.vv) >= far:
             first_far = torch.add(u, w, alpha=(1.0 + zeta) * eta)  # y_τ, from the state at τ+1
-        if _calls_ncfind(settings, at, at_y, float(value)):
+        if _calls_ncfind(settings, at, at_y, value):
             # NCFind; w_τ is taken back from w_{τ+1} = ζw_τ + ∇f̂(u_τ), up to its length.
             return candidate(Status.FOUND, w.sub_(g).add_(g0) if first_far is None else first_far)
         if _passes(f_hat, settings, at, at_y, yy, ygy):

@@ -62,13 +62,19 @@ class Replayed:
         assert grad is not None
         return value, grad
 
+    def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
+        """The gradient alone. The value is this rank's own, so that nobody has to be asked for theirs."""
+        _, grad = self._evaluate(x, u, scale, backward=True, alone=True)
+        assert grad is not None
+        return grad
+
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         raise ValueError(
             "a model has gradients only, no Hessian products; use a method that needs no others, as krylov"
         )
 
     def _evaluate(
-        self, x: Tensor, u: Tensor | None = None, scale: float = 1.0, *, backward: bool
+        self, x: Tensor, u: Tensor | None = None, scale: float = 1.0, *, backward: bool, alone: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         with untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks):
             self._flat.assign(x, u, scale)
@@ -76,7 +82,7 @@ class Replayed:
             with torch.enable_grad():
                 value = checks.scalar(self._run(backward), self._what).detach().clone()
             reshard(self._modules)
-            if self._ranks is not None:
+            if self._ranks is not None and not alone:
                 value = self._ranks.mean(value)
             changed = [name for name, version in self._versions().items() if version != versions[name]]
             if u is None:  # Whoever goes around version counters is caught here, where all searches begin.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from unsaddle.objectives import hooks
 from unsaddle.objectives.parameters import FlatParameters, same_bits
 from unsaddle.objectives.randomness import RandomState
-from unsaddle.objectives.wrapped import gradients_are_views, reshard
+from unsaddle.objectives.wrapped import is_view_of_a_bucket, reshard
 
 
 @contextlib.contextmanager
@@ -81,8 +81,8 @@ class _Saved:
         parameters = {id(p): p for p in flat.tensors}
         parameters |= {id(p): p for m in unique.values() for p in m._parameters.values() if p is not None}
         self._grads = [(p, p.grad) for p in parameters.values()]
-        views = gradients_are_views(modules)
-        self._contents = [(g, g.detach().clone()) for _, g in self._grads if views and g is not None]
+        grads = (grad for _, grad in self._grads)
+        self._contents = [(g, g.detach().clone()) for g in grads if g is not None and is_view_of_a_bucket(g)]
         self._random = RandomState.capture(
             {p.device for p in parameters.values()} | {t.device for *_, t, _ in self._tensors}
         )

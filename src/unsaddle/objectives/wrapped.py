@@ -6,8 +6,11 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
+
+from unsaddle.ranks import is_sharded
 
 
 def replicas(model: nn.Module) -> Iterator[Any]:
@@ -33,7 +36,7 @@ def reshard(modules: Iterable[nn.Module]) -> None:
     for module in modules:
         for part in module.modules():
             if hasattr(part, "reshard") and hasattr(part, "unshard"):  # An FSDPModule.
-                part.reshard()
+                part.reshard()  # type: ignore[operator]
 
 
 @contextlib.contextmanager
@@ -48,6 +51,8 @@ def without_reduction(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def gradients_are_views(modules: Iterable[nn.Module]) -> bool:
-    """Whether `.grad` is a view of DDP's buckets, which the next backward writes to."""
-    return any(module.gradient_as_bucket_view for model in modules for module in replicas(model))
+def is_view_of_a_bucket(grad: Tensor | None) -> bool:
+    """Whether a `.grad` is part of a larger block that the next backward writes to: DDP's gradient_as_bucket_view."""
+    if grad is None or is_sharded(grad) or grad.layout is not torch.strided:
+        return False
+    return grad.untyped_storage().nbytes() > grad.numel() * grad.element_size()

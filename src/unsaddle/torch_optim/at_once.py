@@ -12,11 +12,13 @@ from unsaddle.curvature.extract import RELATIVE_GAMMA, find
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.objective import Objective
 from unsaddle.objectives.parameters import FlatParameters
+from unsaddle.ranks import with_its_ranks
 from unsaddle.torch_optim import acts, policy
 from unsaddle.torch_optim.events import Event
 from unsaddle.torch_optim.flatness import Watched
 
 
+@with_its_ranks
 def decide(
     objective: Any, trained: list[Tensor], state: policy.State, rules: policy.Rules, samples: int | None
 ) -> Event:

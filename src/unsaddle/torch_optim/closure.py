@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from unsaddle import checks, vectors
+from unsaddle import checks, ranks, vectors
 from unsaddle.cost import Ledger
 from unsaddle.objective import SampledFunction, freeze
 from unsaddle.objectives.parameters import FlatParameters
@@ -108,6 +108,12 @@ class ClosureObjective:
     def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         return self._evaluate(x, u, scale)
 
+    def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
+        if u is None or self._oracle is None:
+            return (self.value_and_grad(x) if u is None else self._evaluate(x, u, scale))[1]
+        self.evaluations += 1
+        return self._oracle.grad_at_sum(x, u, scale)
+
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         raise ValueError("a closure has gradients only, no Hessian products; use krylov, neon or neon+")
 
@@ -137,7 +143,7 @@ def _replayed(closure: Closure, flat: FlatParameters, modules: list[nn.Module], 
     def run(backward: bool) -> Tensor:
         return checks.scalar(closure(), "the closure")
 
-    return Replayed(run, flat, modules, start=start, what="the closure")
+    return Replayed(run, flat, modules, start=start, what="the closure", ranks=ranks.current())
 
 
 @contextlib.contextmanager

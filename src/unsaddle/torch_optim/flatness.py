@@ -53,8 +53,8 @@ class Watched:
         inner = self._objective.sample(size, generator, replacement=replacement, hessian=hessian, ledger=ledger)
         return _WatchedFunction(inner, self)
 
-    def note(self, value: Tensor, grad: Tensor) -> None:
-        """Take an evaluation in. The first one is at x."""
+    def note(self, value: Tensor | None, grad: Tensor) -> None:
+        """Take an evaluation in. The first one with a value is at x."""
         norms = torch.stack(torch._foreach_norm([piece for _, piece in self._flat.pieces(grad)]))
         self._largest = torch.maximum(self._largest, norms)
         self._value = value if self._value is None else self._value
@@ -69,7 +69,9 @@ class Watched:
 
     def flat_tensors(self) -> tuple[float, str]:
         """The share of all parameters that is flat, and a sentence on which they are."""
-        seen, sizes = self._largest.tolist(), [tensor.numel() for tensor in self._flat.tensors]
+        # Where each rank has seen a part of every gradient, its largest parts stand for those of the largest whole.
+        seen = vectors.summed(self._largest.square()).sqrt().tolist()
+        sizes = [tensor.numel() for tensor in self._flat.tensors]
         flat = [i for i, norm in enumerate(seen) if norm <= FLAT_TENSOR * max(seen)]
         share = sum(sizes[i] for i in flat) / sum(sizes)
         names = ", ".join(self._flat.names[i] for i in flat[:4]) + (", ..." if len(flat) > 4 else "")
@@ -110,6 +112,11 @@ class _WatchedFunction(SampledFunction):
         value, grad = self._inner.value_and_grad_at_sum(x, u, scale)
         self._watcher.note(value, grad)
         return value, grad
+
+    def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float = 1.0) -> Tensor:
+        grad = self._inner.grad_at_sum(x, u, scale)
+        self._watcher.note(None, grad)
+        return grad
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
         return self._inner.gradient_error(value, grad_norm)

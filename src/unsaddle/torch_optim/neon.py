@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 
-from unsaddle import checks
+from unsaddle import checks, ranks
 from unsaddle.objective import Objective
 from unsaddle.objectives.parameters import FlatParameters
 from unsaddle.torch_optim import policy
@@ -75,6 +76,8 @@ class Neon(Optimizer):
         escape: whether to jump; False gives verdicts only.
         callback: called with each `Event`. Like hooks, it is not pickled or copied.
         seed: of the random starts.
+        process_group: the ranks that train together, each on batches of its own. By default those that the parameters
+            are sharded over, as by FSDP2, or else all that torch.distributed knows of, if it is in use.
 
     >>> x = torch.nn.Parameter(torch.zeros(2))
     >>> optimizer = Neon(torch.optim.SGD([x], lr=0.1), every=10)
@@ -107,6 +110,7 @@ class Neon(Optimizer):
         *,
         callback: Callable[[Event], None] | None = None,
         seed: int = 0,
+        process_group: Any = None,
     ) -> None:
         if isinstance(optimizer, type) or not isinstance(optimizer, Optimizer):
             got = optimizer.__name__ if isinstance(optimizer, type) else type(optimizer).__name__
@@ -126,9 +130,9 @@ class Neon(Optimizer):
             escape=bool(escape),
             seed=checks.count(seed, "seed", at_least=0),
         )
-        self.callback = callback
+        self.callback, self._process_group = callback, process_group
         self._prober = Prober(self.rules, policy.State())
-        self._parameters()  # Tell now what could not be probed later.
+        self._find_ranks()  # Tells now what could not be probed later.
         self._become_optimizer()
 
     def _become_optimizer(self) -> None:
@@ -141,6 +145,12 @@ class Neon(Optimizer):
         names = [name for group in self.param_groups for name in group.get("param_names", ())]
         tensors = [p for group in self.param_groups for p in group["params"]]
         return FlatParameters(zip(names, tensors, strict=True) if names else tensors)
+
+    def _find_ranks(self) -> None:
+        group = self._process_group
+        if group is None and dist.is_available() and dist.is_initialized():
+            group = dist.group.WORLD
+        self._ranks = ranks.of_parameters(self._parameters().tensors, group)
 
     @property
     def events(self) -> list[Event]:
@@ -180,13 +190,12 @@ class Neon(Optimizer):
             loss = self.base.step()
             policy.record(state, self.rules, None, 1)
             return loss
-        if state.steps == 0:
-            _check_one_process()
         counted = _Counted(closure, self.param_groups if state.steps == 0 else None)
         loss = self.base.step(counted)
-        policy.record(state, self.rules, loss, counted.calls)
-        if state.phase != policy.IDLE or policy.due(state, self.rules):
-            self._advance(closure)
+        with ranks.together(self._ranks):
+            policy.record(state, self.rules, loss, counted.calls)
+            if state.phase != policy.IDLE or policy.due(state, self.rules):
+                self._advance(closure)
         return loss
 
     def probe(self, target: Closure | Objective, *, samples: int | None = None) -> Event:
@@ -201,7 +210,6 @@ class Neon(Optimizer):
         Returns:
             The event. A verdict is also among `events`; a candidate is not.
         """
-        _check_one_process()
         if isinstance(target, Objective) and not isinstance(target, ClosureObjective):
             trained = [p for group in self.param_groups for p in group["params"]]
             event = decide(target, trained, self._prober.state, self.rules, samples)
@@ -210,7 +218,8 @@ class Neon(Optimizer):
             raise TypeError(f"probe needs a closure or an objective, got {type(target).__name__}")
         if samples is not None:
             raise ValueError("samples is for an objective; a closure has its own batch")
-        return self._advance(target)
+        with ranks.together(self._ranks):
+            return self._advance(target)
 
     def _advance(self, closure: Closure) -> Event:
         return self._report(self._prober.advance(closure, self._parameters()))
@@ -229,6 +238,7 @@ class Neon(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """The base's. A candidate that waits for fresh batches is forgotten: it was one of the old parameters."""
         self.base.add_param_group(param_group)
+        self._find_ranks()
         self._prober.forget()
 
     def state_dict(self) -> dict[str, Any]:
@@ -259,8 +269,9 @@ class Neon(Optimizer):
         return {"base": self.base, "rules": self.rules, "state": self._prober.state.to_dict()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        self.base, self.rules, self.callback = saved["base"], saved["rules"], None
+        self.base, self.rules, self.callback, self._process_group = saved["base"], saved["rules"], None, None
         self._prober = Prober(self.rules, policy.State.from_dict(saved["state"]))
+        self._find_ranks()
         self._become_optimizer()
 
     def __getattr__(self, name: str) -> Any:
@@ -274,19 +285,6 @@ class Neon(Optimizer):
         return (
             f"Neon({self.base!r}, gamma={rules.gamma}, every={rules.every}, max_overhead={rules.max_overhead}, "
             f"escape={rules.escape})"
-        )
-
-
-def _check_one_process() -> None:
-    """Ranks that decide differently would make different numbers of calls, and wait for each other for ever."""
-    if (
-        torch.distributed.is_available()
-        and torch.distributed.is_initialized()
-        and torch.distributed.get_world_size() > 1
-    ):
-        raise RuntimeError(
-            f"Neon probes in one process, got {torch.distributed.get_world_size()}: ranks could decide differently and "
-            "wait for each other; call step() without a closure, which trains as the base does"
         )
 
 

@@ -17,8 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from unsaddle import ranks
 from unsaddle.constants import student
 
 IDLE, CONFIRM, TRIAL = "idle", "confirm", "trial"
@@ -145,6 +147,9 @@ def record(state: State, rules: Rules, loss: Any, gradients: int) -> None:
         return
     if isinstance(loss, Tensor):
         loss = loss.detach().reshape(()).clone() if loss.numel() == 1 else math.nan  # The caller may reuse its memory.
+    team = ranks.current()
+    if team is not None:  # Each has the loss of its own batch, and all must decide alike.
+        loss = team.mean(torch.as_tensor(loss, dtype=torch.float64 if isinstance(loss, float) else None))
     state.losses.append(loss)
     del state.losses[: -rules.window]
 
