@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,18 @@ import torch
 from torch import Tensor
 
 from unsaddle.experiments.case import Case
+from unsaddle.experiments.data import load
 from unsaddle.objectives import FiniteSum
 from unsaddle.problems import embedded_digits, sigmoid_least_squares
 
 ROWS = 10_000
 """At most so many rows of a data set are used, drawn once with seed 0."""
+
+LARGEST = 1000
+"""Features at most: a dense Hessian of u∘v has twice as many columns."""
+
+TEXTS = (".svm", ".libsvm", ".gz", ".bz2")
+"""Endings of LIBSVM text; .txt may be anything."""
 
 DIGITS_FEATURES = 120
 """Of the embedded digits, so that a dense Hessian is quick."""
@@ -26,29 +34,39 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 def data_sets(folder: Path) -> list[str]:
-    """Names of the data sets of a folder that `rows_of` reads: sparse rows (data, indices, indptr, shape) and y."""
+    """Names of the data sets of a folder: .npz with labels of two values, and LIBSVM text by its ending."""
     if not folder.is_dir():
-        raise ValueError(f"the data must be a folder of .npz files, got {str(folder)!r}, which is none")
-    found = []
-    for file in sorted(folder.glob("*.npz")):
-        with np.load(file) as arrays:
-            if {"data", "indices", "indptr", "shape", "y"} <= set(arrays.files):
-                found.append(file.stem)
-    return found
+        raise ValueError(f"the data must be a folder of .npz or LIBSVM files, got {str(folder)!r}, which is no folder")
+    return [name for name, path in _files(folder).items() if path.suffix != ".npz" or _has_two_labels(path)]
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    paths = [path for path in sorted(folder.iterdir()) if path.suffix in (".npz", *TEXTS)]
+    return {path.name.split(".")[0]: path for path in paths}
+
+
+def _has_two_labels(path: Path) -> bool:
+    try:
+        with np.load(path) as arrays:
+            return "y" in arrays.files and len(np.unique(arrays["y"])) == 2
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return True  # What is wrong with it is said when it is asked for.
 
 
 def rows_of(name: str, folder: Path) -> tuple[Tensor, Tensor]:
     """Features, dense, and labels in {0, 1}; at most `ROWS` rows."""
-    file = np.load(folder / f"{name}.npz")
-    n, d = (int(k) for k in file["shape"])
-    features = np.zeros((n, d))
-    rows = np.repeat(np.arange(n), np.diff(file["indptr"]))
-    features[rows, file["indices"].astype(np.int64)] = file["data"]
-    labels = (file["y"] == file["y"].max()).astype(np.float64)
+    data = load(_files(folder)[name])
+    n, d = data.features.shape
+    if d > LARGEST:
+        raise ValueError(
+            f"{name} has d = {d}; runs are judged with dense Hessians, so d must be at most {LARGEST}: leave it out"
+        )
+    features, labels = data.features, data.labels.double()
+    features = features.to_dense() if features.layout is torch.sparse_csr else features
     if n > ROWS:
         kept = np.random.default_rng(0).choice(n, ROWS, replace=False)
         features, labels = features[kept], labels[kept]
-    return torch.from_numpy(features), torch.from_numpy(labels)
+    return features, labels
 
 
 def sigmoid(name: str, A: Tensor, b: Tensor) -> Case:

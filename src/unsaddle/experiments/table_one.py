@@ -56,9 +56,9 @@ TABLE_ONE = (
 def told(method: str, eps: float, variance: float) -> dict[str, Any]:
     """The settings of a method that is told L1: its default step, but with the true L1 and no adapting of it.
 
-    A method that adapts its step finds out that a long slope has no curvature and runs down it with ever longer steps: good
-    for users, but it is not what Table 1 is about. Natasha's σ = εL1/√V, and p = 1 where it can be set, are those of its
-    theorem where V decides. Methods with Hessian products take L1 and keep their guards.
+    A method that adapts its step finds out that a long slope has no curvature and runs down it with ever longer steps:
+    good for users, but not what Table 1 is about. Natasha's σ = εL1/√V, and p = 1 where it can be set, are those of
+    its theorem where V decides. Methods with Hessian products take L1 and keep their guards.
     """
     L1 = SMOOTHNESS
     return {

@@ -1,0 +1,39 @@
+"""`unsaddle complexity`: the paper's Table 1, measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unsaddle.commands.shared import Out, Processes, Seed, run_and_report
+
+
+def complexity(
+    seeds: Annotated[int, typer.Option(min=1, help="Runs a point.")] = 5,
+    seed: Seed = 0,
+    out: Out = Path("results/complexity"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three points a sweep, d up to 10 000, three seeds at most.")
+    ] = False,
+    processes: Processes = None,
+) -> None:
+    """Measure Table 1: samples against ε, γ and d where all constants are known, exponents beside the paper's."""
+    from unsaddle.experiments import complexity as experiment
+    from unsaddle.experiments import harness
+    from unsaddle.report.complexity_statements import statements_of
+
+    def run() -> None:
+        rows = harness.run(
+            experiment.jobs(seeds=min(seeds, 3) if quick else seeds, seed=seed, quick=quick),
+            experiment.work,
+            out,
+            experiment="complexity",
+            processes=processes,
+            describe=experiment.describe,
+        )
+        for claim, holds, measured in statements_of(rows).rows:
+            typer.echo(f"{'true ' if holds else 'false'}  {claim}: {measured}")
+
+    run_and_report(run, out)

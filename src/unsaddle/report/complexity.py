@@ -1,0 +1,156 @@
+"""The sections of `unsaddle complexity`: fitted exponents beside the paper's, and what they do and do not show."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from unsaddle.experiments.fits import Exponent
+from unsaddle.experiments.rows import Row
+from unsaddle.experiments.table_one import TABLE_ONE
+from unsaddle.report.blocks import Cell, Section, Table
+from unsaddle.report.complexity_curves import (
+    LONG_VECTORS,
+    SWEEPS,
+    Curve,
+    Key,
+    count,
+    curves,
+    ends,
+    fit,
+    long_vectors,
+    ratio,
+    step_time,
+)
+from unsaddle.report.complexity_figures import figures
+from unsaddle.report.complexity_statements import BY_GAMMA, statements_of
+from unsaddle.report.style import look
+
+
+def sections(rows: Sequence[Row]) -> list[Section]:
+    """The sections of the page."""
+    slope, one, gamma, dimension = (curves(rows, name) for name in SWEEPS)
+    return [
+        Section(
+            title="Table 1, measured",
+            paragraphs=[
+                "Samples to an (ε, γ)-second-order stationary point on functions whose constants are known: L1 = V = "
+                "1, L2 ≤ 1. A run is stopped when it arrives, which is judged outside of it. Methods are told L1 and "
+                "choose everything else themselves. Exponents are slopes of straight lines through logarithms, one "
+                "line through all seeds, with 95 % intervals; “missing” runs never arrived, and the points they belong "
+                "to are left out of the fit.",
+                "A bound is about the worst function for each ε. The slope is such a family for first-order steps: a "
+                "way down with ‖∇F‖ just above ε for as long as F(x0) − min F = 1 allows, on the ridge of a saddle "
+                "that has to be left at its end. “One function” is the same function for every ε.",
+                "An exponent below the paper's is no contradiction: bounds are from above, and rest on settings that "
+                "nobody could run. These are the practical settings, in which SNCG, for one, looks for negative "
+                "curvature every ten steps rather than when it must.",
+            ],
+            tables=[statements_of(rows), table_one(slope, one), by_gamma(gamma), by_dimension(dimension)],
+            figures=figures(slope, one, gamma, dimension),
+        )
+    ]
+
+
+def _cells(fitted: Exponent) -> list[Cell]:
+    return [round(v, 2) if math.isfinite(v) else None for v in (fitted.value, fitted.low, fitted.high)]
+
+
+def table_one(slope: Mapping[Key, Curve], one: Mapping[Key, Curve]) -> Table:
+    """Exponents of 1/ε, measured and the paper's."""
+    lines: list[list[Cell]] = []
+    for row in TABLE_ONE:
+        curve = slope.get((row.method, row.power, "auto"))
+        if curve is None:
+            continue
+        gradients, products = fit(curve, count("gradients")), fit(curve, count("products"))
+        simple = fit(one.get((row.method, None, "auto")), count("gradients"))
+        lines.append(
+            [
+                row.name,
+                f"ε^{row.power:.3g}",
+                row.bound,
+                round(row.gradients, 2),
+                *_cells(gradients),
+                row.products,
+                *(_cells(products) if row.products is not None else [None] * 3),
+                *_cells(simple),
+                gradients.missing,
+            ]
+        )
+    return Table(
+        caption="Exponents of 1/ε: the paper's, on the slope, and on one function",
+        heads=(
+            "row",
+            "γ ~",
+            "the paper's bound",
+            "IFO, paper",
+            "IFO, slope",
+            "from",
+            "to",
+            "ISO, paper",
+            "ISO, slope",
+            "from",
+            "to",
+            "IFO, one function",
+            "from",
+            "to",
+            "missing",
+        ),
+        rows=lines,
+    )
+
+
+def by_gamma(gamma: Mapping[Key, Curve]) -> Table:
+    """Exponents of 1/γ at one saddle."""
+    lines: list[list[Cell]] = []
+    for (method, _, extractor), curve in gamma.items():
+        gradients, products = fit(curve, count("gradients")), fit(curve, count("products"))
+        name = look(method).label + ("" if extractor == "auto" else f", extractor {extractor}")
+        paper = BY_GAMMA[extractor] if method.startswith("neon-") else None
+        lines.append([name, paper, *_cells(gradients), *_cells(products), gradients.missing])
+    return Table(
+        caption="Exponents of 1/γ: one saddle of curvature −2γ, ε = 0.1, d = 100",
+        heads=("method", "IFO of an extraction, paper", "IFO", "from", "to", "ISO", "from", "to", "missing"),
+        rows=lines,
+    )
+
+
+def by_dimension(dimension: Mapping[Key, Curve]) -> Table:
+    """What grows with d."""
+    lines: list[list[Cell]] = []
+    for (method, _, _), curve in dimension.items():
+        steps, times = fit(curve, count("calls")), fit(long_vectors(curve), step_time)
+        lines.append(
+            [
+                look(method).label,
+                *(
+                    round(statistics.median(count("gradients")(row) for row in curve[x]))
+                    for x in (min(curve), max(curve))
+                ),
+                round(ratio(curve, count("gradients")), 2),
+                *_cells(steps),
+                *_cells(times),
+                round(ratio(curve, count("seconds")), 1),
+            ]
+        )
+    least, most = ends(dimension)
+    return Table(
+        caption=f"d from {least} to {most}: samples, exponents of d in oracle calls, and, from d = {LONG_VECTORS} on, "
+        "in the time of a call",
+        heads=(
+            "method",
+            f"IFO at d = {least}",
+            f"IFO at d = {most}",
+            "ratio",
+            "calls ~ d^",
+            "from",
+            "to",
+            "time of a call ~ d^",
+            "from",
+            "to",
+            "ratio of whole times",
+        ),
+        rows=lines,
+    )

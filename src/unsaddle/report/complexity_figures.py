@@ -1,0 +1,155 @@
+"""The figures of `unsaddle complexity`."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from unsaddle.experiments.rows import Row
+from unsaddle.report.blocks import Figure
+from unsaddle.report.style import TWO_COLUMNS, journal, legend_below, look, new_figure
+
+Curves = Mapping[tuple[str, float | None, str], Mapping[float, Sequence[Row]]]
+
+HEADLINE = ("neon-scsg", "neon-sgd", "noisy-sgd", "sgld")
+DRAWN = ("noisy-sgd", "sgld", "sncg", "neon-sgd", "neon-scsg", "natasha2", "neon-svrg")
+"""Of the sweep over ε: one method of each kind, as the others lie upon them."""
+
+
+def figures(slope: Curves, one: Curves, gamma: Curves, dimension: Curves) -> list[Figure]:
+    """Those whose runs are there."""
+    drawn = []
+    if dimension:
+        drawn.append(_dimension(dimension))
+    if slope or one:
+        drawn.append(_eps(slope, one))
+    if gamma:
+        drawn.append(_gamma(gamma))
+    return drawn
+
+
+def _draw(
+    axis: Any, curve: Mapping[float, Sequence[Row]], of: Callable[[Row], float], style: Mapping[str, Any]
+) -> tuple[list[float], list[float]]:
+    """Medians over seeds with bars from the least to the most; points with a median that never came are left out."""
+    x, middle, low, high = [], [], [], []
+    for at, runs in curve.items():
+        values = [of(row) if row["arrived"] else math.inf for row in runs]
+        median = statistics.median(values)
+        if math.isfinite(median) and median > 0.0:
+            x.append(at)
+            middle.append(median)
+            low.append(median - min(values))
+            high.append(max(v for v in values if math.isfinite(v)) - median)
+    axis.errorbar(x, middle, yerr=[low, high], elinewidth=0.7, capsize=1.5, **style)
+    return x, middle
+
+
+def _ticks(axis: Any, values: Sequence[float]) -> None:
+    """The values themselves on the horizontal axis: less than a decade has no ticks of its own."""
+    axis.set_xticks(values, [f"{v:.3g}" for v in values])
+    axis.minorticks_off()
+
+
+def _guide(axis: Any, x: Sequence[float], at: float, power: float, label: str) -> None:
+    """A thin line of known slope that ends at (x[-1], at), with its power written there."""
+    ends = [x[0], x[-1]]
+    axis.plot(ends, [at * (e / x[-1]) ** power for e in ends], color="0.55", lw=0.7, ls=(0, (2, 2)))
+    axis.annotate(label, (ends[-1], at), xytext=(2, 1), textcoords="offset points", fontsize=6.5, color="0.35")
+
+
+def _dimension(dimension: Curves) -> Figure:
+    """Almost linear time in d."""
+    own = {key[0]: curve for key, curve in dimension.items() if key[0] in HEADLINE}
+    with journal():
+        figure, (time, steps, whole) = new_figure(1, 3, width=TWO_COLUMNS, height=2.7)
+        for method, curve in own.items():
+            style = look(method).plot()
+            _draw(time, curve, lambda row: 1e3 * row["seconds"] / row["calls"], style)
+            _draw(steps, curve, lambda row: row["calls"], style)
+            x, _ = _draw(whole, curve, lambda row: row["seconds"], style)
+        top = [max(axis.get_lines(), key=lambda line: max(line.get_ydata(), default=0.0)) for axis in (time, whole)]
+        for axis, line in zip((time, whole), top, strict=True):
+            last = max(line.get_ydata())
+            _guide(axis, [d for d in x if d >= 1000] or x, 1.6 * last, 1.0, "d")
+        time.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="time of a step, ms")
+        steps.set(xscale="log", xlabel="dimension d", ylabel="steps to an (ε, γ)-point", ylim=(0, None))
+        whole.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="time to an (ε, γ)-point, s")
+        legend_below(figure, steps, columns=4)
+    return Figure(
+        caption="Time against dimension. Left: a step, one oracle call with all that the method does around it. "
+        "Middle: how many steps; only the axis of d is logarithmic, so that a straight line is logarithmic growth. "
+        "Right: the two together. Dotted: proportional to d. The noise of the samples, and that which noisy SGD and "
+        "SGLD add, has the same norm at every d. Medians and ranges over seeds.",
+        name="complexity-dimension",
+        figure=figure,
+    )
+
+
+def _eps(slope: Curves, one: Curves) -> Figure:
+    """Samples against 1/ε, where bounds bite and where they do not."""
+    with journal():
+        figure, axes = new_figure(1, 2, width=TWO_COLUMNS, height=3.1)
+        for axis, curves, title in zip(
+            axes, (slope, one), ("slope: the hardest function for each ε", "one function"), strict=True
+        ):
+            tops: list[tuple[list[float], list[float]]] = []
+            for method in DRAWN:
+                key = next(
+                    (k for k in curves if k[0] == method and k[1] in (None, 0.25 if method == "noisy-sgd" else 0.5)),
+                    None,
+                )
+                if key is not None:
+                    tops.append(_draw(axis, curves[key], lambda row: row["gradients"], look(method).plot()))
+            tops = [t for t in tops if t[0]]
+            if tops:
+                x, middle = max(tops, key=lambda t: t[1][-1])
+                low = min(tops, key=lambda t: t[1][-1])[1][-1]
+                powers = ((4.0, "ε⁻⁴", 2.0 * middle[-1]), (2.0, "ε⁻²", 0.5 * low))
+                for power, label, at in powers if curves is slope else powers[1:]:
+                    _guide(axis, x, at, power, label)
+            axis.set(xscale="log", yscale="log", xlabel="1/ε", ylabel="component gradients (IFO)", title=title)
+            _ticks(axis, sorted({at for curve in curves.values() for at in curve}))
+        legend_below(figure, *axes, columns=4)
+    return Figure(
+        caption="Component gradients to an (ε, γ)-point against 1/ε. Left, for each ε a function on which first-order "
+        "steps make the least progress, with L1, L2, V and F(x0) − min F the same for all. Right, one function for "
+        "all ε. Dotted: ε⁻⁴ and ε⁻². Medians and ranges over seeds.",
+        name="complexity-eps",
+        figure=figure,
+    )
+
+
+def _gamma(gamma: Curves) -> Figure:
+    """Samples against 1/γ at one saddle."""
+    with journal():
+        figure, (left, right) = new_figure(1, 2, width=TWO_COLUMNS, height=3.1)
+        x: list[float] = []
+        for extractor in ("neon", "neon+", "krylov"):
+            key = ("neon-scsg", None, "auto" if extractor == "krylov" else extractor)
+            if key in gamma:
+                style = look(extractor).plot() | {"label": f"NEON-SCSG with {look(extractor).label}"}
+                x = _draw(left, gamma[key], lambda row: row["gradients"], style)[0]
+        for method in ("noisy-sgd", "sgld"):
+            if (method, None, "auto") in gamma:
+                _draw(left, gamma[method, None, "auto"], lambda row: row["gradients"], look(method).plot())
+        for method in ("natasha2", "sncg", "svrg-hessian"):
+            if (method, None, "auto") in gamma:
+                _draw(right, gamma[method, None, "auto"], lambda row: row["products"], look(method).plot())
+        if x:
+            top = max(max(line.get_ydata(), default=0.0) for line in left.get_lines())
+            _guide(left, x, 2.0 * top, 3.0, "γ⁻³")
+        left.set(xscale="log", yscale="log", xlabel="1/γ", ylabel="component gradients (IFO)")
+        right.set(xscale="log", yscale="log", xlabel="1/γ", ylabel="component Hessian products (ISO)")
+        for axis in (left, right):
+            _ticks(axis, sorted({at for curve in gamma.values() for at in curve}))
+        legend_below(figure, left, right, columns=3)
+    return Figure(
+        caption="Leaving one saddle of curvature −2γ, equally wide for all γ (ε = 0.1, d = 100): component gradients "
+        "of NEON-SCSG with three extractors, and component Hessian products of the methods that use them. Batches grow "
+        "fourfold until they decide, hence the stairs. Dotted: γ⁻³. Medians and ranges over seeds.",
+        name="complexity-gamma",
+        figure=figure,
+    )
