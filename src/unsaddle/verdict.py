@@ -26,8 +26,8 @@ RELATIVE_EPS = 1e-3
 """ε by default: a gradient step of 1/L1 would move x by less than this share of ‖x‖ (of 1, if that is more)."""
 
 START_DELTA = 1e-4
-"""δ spent on the random start, if δ/2 is more: a verdict should not be spoiled by an unlucky start, and the steps grow
-only with log(1/δ). The confidence stated stays 1 − δ."""
+"""δ spent on the random start by default, if δ/2 is more: a verdict should not be spoiled by an unlucky start, and the
+steps grow only with log(1/δ). The confidence stated stays 1 − δ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +112,7 @@ def is_minimum(
     delta: float = 0.05,
     samples: int | None = None,
     max_gradients: int | None = None,
+    start_delta: float | None = None,
     seed: int = 0,
 ) -> Verdict:
     """Decide whether x is a minimum of F, a saddle, or not stationary; or say what would decide it.
@@ -124,6 +125,8 @@ def is_minimum(
         delta: the probability of a wrong verdict.
         samples: |S|; None for everything, or for 1024 where samples never run out.
         max_gradients: a bound on the gradients that look for a direction. What is found is then checked with some more.
+        start_delta: the part of δ that is spent on the random start: more of it for fewer gradients. By default 1e-4,
+            or δ/2 if that is less; where nothing is sampled all of δ may be.
         seed: of the samples and the random start.
 
     Returns:
@@ -164,7 +167,7 @@ def is_minimum(
         relative_gamma=share * RELATIVE_GAMMA,
         method="auto",
         samples=samples,
-        delta=min(delta / 2.0, START_DELTA),
+        delta=min(delta / 2.0, START_DELTA) if start_delta is None else checks.probability(start_delta, "start_delta"),
         smoothness=None,
         hessian_lipschitz=None,
         basis=None,

@@ -1,0 +1,128 @@
+"""The function of the variables that may move: what a verdict at a point within bounds is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unsaddle.cost import Ledger
+from unsaddle.interop.scipy.problem import Array, Problem
+from unsaddle.objective import SampledFunction, freeze
+
+AT_BOUND = 1e-8
+"""A variable so near to a bound, times max(1, |x_i|), is at it."""
+
+PRESSED = 1e-3
+"""So near, times max(1, |x_i|), it is at it if the gradient presses it there harder than its distance: interior-point
+methods end at a distance of μ/|∂f/∂x_i| from an active bound."""
+
+
+def free_variables(x: Array, grad: Array, lower: Array, upper: Array) -> NDArray[np.bool_]:
+    """Which variables are at no bound.
+
+    >>> x, gradient = np.array([0.0, 1e-5, 1e-5, 3.0]), np.array([1.0, 1.0, 0.0, 0.0])
+    >>> free_variables(x, gradient, lower=np.zeros(4), upper=np.full(4, np.inf))
+    array([False, False,  True,  True])
+    """
+    scale = np.maximum(1.0, np.abs(x))
+    held = np.zeros(x.shape, dtype=np.bool_)
+    for slack, push in ((x - lower, grad), (upper - x, -grad)):
+        held |= (slack <= AT_BOUND * scale) | ((slack <= PRESSED * scale) & (slack <= push))
+    return ~held
+
+
+class FreeFunction:
+    """f as a function of its free variables z: an objective with a `point` of its own.
+
+    Where a Hessian product was given, z is the displacement from x and the gradient is ∇f(x) + Hz, so that H multiplies
+    z itself and not what rounding leaves of it in x + z. Else z are the variables, and the gradient is jac's.
+
+    Args:
+        problem: f and its bounds.
+        x: where.
+        value: f(x).
+        free: which variables may move.
+        product: p ↦ ∇²f(x)p for all variables, or None.
+    """
+
+    num_samples = 1
+
+    def __init__(
+        self,
+        problem: Problem,
+        x: Array,
+        value: float,
+        free: NDArray[np.bool_],
+        product: Callable[[Array], Any] | None = None,
+    ) -> None:
+        start = x[free] if product is None else np.zeros(int(free.sum()))
+        self.point = torch.from_numpy(start)
+        self._oracle = _Oracle(problem, x, value, free, product, start)
+
+    def sample(
+        self,
+        size: int | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        replacement: bool = False,
+        hessian: bool = False,
+        ledger: Ledger | None = None,
+    ) -> SampledFunction:
+        """The function itself: there is nothing to draw."""
+        return freeze(self._oracle, 1, hessian, ledger)
+
+    def full(self, z: Tensor) -> Array:
+        """All variables, with the free ones at z or, if that is outside, at the bounds."""
+        return self._oracle.clipped(z)
+
+
+class _Oracle:
+    def __init__(
+        self,
+        problem: Problem,
+        x: Array,
+        value: float,
+        free: NDArray[np.bool_],
+        product: Callable[[Array], Any] | None,
+        start: Array,
+    ) -> None:
+        self._problem, self._x, self._value, self._free = problem, x, value, free
+        self._product, self._start = product, start
+
+    def value(self, z: Tensor) -> Tensor:
+        return torch.tensor(self._problem.probe_value(self.clipped(z)), dtype=torch.float64)
+
+    def value_and_grad(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """∇f, nan outside of the bounds. The value is f's at x only: a probe reads no other, and fun may be costly."""
+        point, here = self._at(z), np.array_equal(z.numpy(), self._start)
+        if self._product is not None:
+            full = np.zeros_like(self._x)
+            full[self._free] = z.numpy()
+            grad = self._problem.probe_gradient(self._x) + np.asarray(self._product(full), dtype=np.float64).ravel()
+        elif self._problem.inside(point):
+            grad = self._problem.probe_gradient(self._x if here else point)
+        else:
+            grad = np.full_like(point, np.nan)
+        return torch.tensor(self._value if here else np.nan, dtype=torch.float64), torch.from_numpy(grad[self._free])
+
+    def hvp(self, z: Tensor, v: Tensor) -> Tensor:
+        raise ValueError("this function has gradients only; use a method that needs no Hessian products")
+
+    def gradient_error(self, value: float, grad_norm: float) -> float:
+        """Of differences of values: their rounding."""
+        return 0.0 if self._product is not None else self._problem.gradient_error(value, self._start.size)
+
+    def clipped(self, z: Tensor) -> Array:
+        return np.clip(self._at(z), self._problem.lower, self._problem.upper)
+
+    def _at(self, z: Tensor) -> Array:
+        point = self._x.copy()
+        point[self._free] += z.numpy() - self._start
+        if self._product is None:
+            point[self._free] = z.numpy()
+        return point

@@ -1,0 +1,62 @@
+"""Whether a gradient is that of its function: values along a random line, and component by component if not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from unsaddle.interop.scipy.problem import CENTRAL, EPS, Array, Problem
+
+STEPS = (1.0, 30.0, 900.0)
+"""Steps of differences, in units of the cube root of the precision: the first is best for smooth functions in double
+precision; functions that compute in less need longer ones."""
+
+TOLERANCE = 1e-7
+"""A difference that is so near to the derivative, as a share of the gradient's norm, agrees with it."""
+
+BELIEVED = 0.1
+"""Two differences are believed against jac if they are this much nearer to each other than to it."""
+
+
+def check_gradient(problem: Problem, x: Array, grad: Array, seed: int) -> None:
+    """Raise if grad is not the gradient at x, as far as values tell, naming the worst component. Two values, mostly.
+
+    A wrong gradient differs from the differences at every step, and these agree among themselves. What fails otherwise
+    (a jump, noise, a kink) is not the gradient's fault and is left to the verdict.
+    """
+    v = np.random.default_rng(seed).standard_normal(x.size)
+    v /= np.linalg.norm(v)
+    if not np.isfinite(grad).all() or _disagreement(problem.probe_value, problem, x, v, grad) is None:
+        return
+    worst, error = None, 0.0
+    for i in range(x.size):
+        difference = _disagreement(problem.probe_value, problem, x, np.eye(1, x.size, i)[0], grad)
+        if difference is not None and abs(difference - grad[i]) > error:
+            worst, error, by_values = i, abs(difference - grad[i]), difference
+    if worst is not None:
+        raise ValueError(
+            f"jac is not the gradient of fun: near the start, component {worst} is {grad[worst]:.6g} by jac but "
+            f"{by_values:.6g} by differences of fun, the worst of {x.size}; correct jac, or pass jac=None"
+        )
+
+
+def _disagreement(value: Callable[[Array], float], problem: Problem, x: Array, v: Array, grad: Array) -> float | None:
+    """The derivative along v by values, where it is not grad·v; None if it agrees, or if nothing can be said."""
+    before = np.nan
+    for step in STEPS:
+        h = step * CENTRAL * max(1.0, float(np.abs(x).max()))
+        above, below = (np.clip(x + side * h * v, problem.lower, problem.upper) for side in (1.0, -1.0))
+        length = float(np.linalg.norm(above - below))
+        if length == 0.0:
+            return None
+        high, low = value(above), value(below)
+        derivative, expected = (high - low) / length, float(grad @ (above - below)) / length
+        rounding = 16.0 * EPS * (abs(high) + abs(low)) / length
+        off = abs(derivative - expected)
+        if not off > TOLERANCE * float(np.linalg.norm(grad)) + rounding:
+            return None
+        if abs(derivative - before) <= BELIEVED * off:
+            return derivative
+        before = derivative
+    return None

@@ -1,0 +1,154 @@
+"""fun and jac as SciPy's users write them: checked, counted, and with the last gradients remembered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import approx_fprime
+
+Array = NDArray[np.float64]
+
+EPS = float(np.finfo(np.float64).eps)
+
+FORWARD, CENTRAL = float(np.sqrt(EPS)), float(np.cbrt(EPS))
+"""Steps of one-sided and of central differences, times max(1, |x|) for the latter: SciPy's own."""
+
+REMEMBERED = 3
+"""Gradients kept, so that the one at the point where SciPy stops need not be taken again."""
+
+DIFFERENCES = {None: "2-point", False: "2-point", "2-point": "2-point", "3-point": "3-point", "cs": "cs"}
+
+
+class Problem:
+    """One function to minimise.
+
+    SciPy is given `value`, `gradient` or `both`; whoever probes calls `probe_value` and `probe_gradient`, which alone
+    count in `nfev` and `njev`, since SciPy counts its own.
+
+    Args:
+        fun: `fun(x, *args) -> float`, or `(float, gradient)` with `jac=True`.
+        jac: `jac(x, *args) -> gradient`, True, None or False for SciPy's one-sided differences, or "2-point",
+            "3-point" or "cs".
+        args: further arguments of both.
+        lower, upper: the bounds, infinite where there are none.
+    """
+
+    def __init__(self, fun: Callable[..., Any], jac: Any, args: tuple[Any, ...], lower: Array, upper: Array) -> None:
+        if not callable(fun):
+            raise TypeError(f"fun must be a callable, got {type(fun).__name__}")
+        if not (callable(jac) or jac is True or jac in DIFFERENCES):
+            raise ValueError(f"jac must be a callable, True, None, '2-point', '3-point' or 'cs', got {jac!r}")
+        self._fun, self._args, self.lower, self.upper = fun, args, lower, upper
+        self._jac = jac
+        self.differences: str | None = None if callable(jac) or jac is True else DIFFERENCES[jac]
+        self._remembered: deque[tuple[Array, float, Array]] = deque(maxlen=REMEMBERED)
+        self.nfev = self.njev = 0
+
+    @property
+    def scipy_functions(self) -> tuple[Callable[[Array], Any], Any]:
+        """What SciPy is given as fun and jac."""
+        if self._jac is True:
+            return self.both, True
+        return self.value, self._jac if self.differences else self.gradient
+
+    def value(self, x: Array) -> Any:
+        """f(x); complex at a complex x, which SciPy's "cs" asks for."""
+        result = self._fun(np.copy(x), *self._args)
+        if np.iscomplexobj(x):
+            return np.asarray(result).item()
+        return _number(_pair(result)[0] if self._jac is True else result)
+
+    def both(self, x: Array) -> tuple[float, Array]:
+        """f(x) and ∇f(x) of a function that returns both."""
+        known = self._recall(x)
+        if known is not None:
+            return known[1], known[2].copy()
+        value, grad = _pair(self._fun(np.copy(x), *self._args))
+        number = _number(value)
+        return number, self._remember(x, grad, number)
+
+    def gradient(self, x: Array) -> Array:
+        """∇f(x)."""
+        if self._jac is True:
+            return self.both(x)[1]
+        known = self._recall(x)
+        return self._remember(x, self._jac(np.copy(x), *self._args)) if known is None else known[2].copy()
+
+    def probe_value(self, x: Array) -> float:
+        """f(x), counted as ours."""
+        self.nfev += 1
+        return float(self.value(x))
+
+    def probe_gradient(self, x: Array) -> Array:
+        """∇f(x), counted as ours, unless it is remembered."""
+        known = self._recall(x)
+        if known is not None:
+            return known[2]
+        self.njev += 1
+        self.nfev += self._jac is True
+        if self.differences is None:
+            return self.gradient(x)
+        return self._remember(x, self._by_differences(x))
+
+    def inside(self, x: Array) -> bool:
+        """Whether x is within the bounds."""
+        return bool(np.all(x >= self.lower) and np.all(x <= self.upper))
+
+    def gradient_error(self, value: float, dimension: int) -> float:
+        """What rounding of two values does to a gradient by differences, in norm; 0 where there is a gradient."""
+        if self.differences in (None, "cs"):
+            return 0.0
+        step = FORWARD if self.differences == "2-point" else 2.0 * CENTRAL
+        return 2.0 * EPS * abs(value) / step * float(np.sqrt(dimension))
+
+    def _by_differences(self, x: Array) -> Array:
+        if self.differences == "2-point":  # Towards the farther bound, so that no point is outside.
+            steps = np.where(self.upper - x >= x - self.lower, FORWARD, -FORWARD)
+            forward: Array = approx_fprime(x, self.probe_value, steps)
+            return forward
+        grad = np.empty_like(x)
+        for i in range(x.size):
+            if self.differences == "cs":
+                self.nfev += 1
+                shifted = x.astype(complex)
+                shifted[i] += 1e-40j
+                grad[i] = self.value(shifted).imag / 1e-40
+                continue
+            above, below = x.copy(), x.copy()
+            h = CENTRAL * max(1.0, abs(x[i]))
+            above[i], below[i] = min(x[i] + h, self.upper[i]), max(x[i] - h, self.lower[i])
+            grad[i] = (self.probe_value(above) - self.probe_value(below)) / (above[i] - below[i])
+        return grad
+
+    def _recall(self, x: Array) -> tuple[Array, float, Array] | None:
+        return next((known for known in self._remembered if np.array_equal(known[0], x)), None)
+
+    def _remember(self, x: Array, grad: Any, value: float = np.nan) -> Array:
+        array = np.atleast_1d(np.array(grad, dtype=np.float64))
+        if array.shape != x.shape:
+            raise ValueError(
+                f"jac must return an array of the shape of x, {x.shape}, got {array.shape}; "
+                "return one partial derivative for each variable, e.g. with .ravel()"
+            )
+        self._remembered.append((np.copy(x), value, array))
+        return array.copy()  # Some of SciPy's methods write into what they are given.
+
+
+def _pair(result: Any) -> tuple[Any, Any]:
+    if not (isinstance(result, (tuple, list)) and len(result) == 2):
+        raise TypeError(f"with jac=True, fun must return (value, gradient), got {type(result).__name__}")
+    return result[0], result[1]
+
+
+def _number(value: Any) -> float:
+    if value is None or isinstance(value, (tuple, str)):
+        hint = "; pass jac=True if it returns (value, gradient)" if isinstance(value, tuple) else ""
+        raise TypeError(f"fun must return a number, got {type(value).__name__}{hint}")
+    array = np.asarray(value)
+    if array.size != 1:
+        raise ValueError(f"fun must return a scalar, got an array of shape {array.shape}")
+    return float(array.reshape(()))

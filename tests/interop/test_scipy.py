@@ -1,0 +1,432 @@
+"""SciPy's conventions, promoted: what `scipy.optimize.minimize` gives, without its saddles."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult
+
+from unsaddle.interop.scipy import minimize, neon
+from unsaddle.interop.scipy.promoted import BOUNDED, METHODS, STUCK, TOO_MANY_ESCAPES, UNDECIDED
+
+NEED_HESSIAN = ("trust-ncg", "trust-krylov", "trust-exact")
+
+
+def f(x):
+    return x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4
+
+
+def g(x):
+    return np.array([2 * x[0], -2 * x[1] + x[1] ** 3])
+
+
+def h(x):
+    return np.array([[2.0, 0.0], [0.0, -2.0 + 3.0 * x[1] ** 2]])
+
+
+def both(x):
+    return f(x), g(x)
+
+
+def is_the_minimum(result):
+    return result.success and np.allclose(np.abs(result.x), [0.0, np.sqrt(2.0)], atol=1e-3)
+
+
+def hess_for(method):
+    return h if method in NEED_HESSIAN else None
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("x0", [(1.0, 0.0), (0.0, 0.0)], ids=["on the ridge", "at the saddle"])
+def test_no_method_ends_at_the_saddle(method, x0):
+    result = minimize(f, x0, method=method, jac=g, hess=hess_for(method))
+    assert is_the_minimum(result)
+    assert result.verdict.kind == "minimum"
+    assert result.status in (0, 1, 2)
+
+
+def test_without_promotion_nine_of_ten_methods_do():
+    plain = [scipy.optimize.minimize(f, (1.0, 0.0), method=m, jac=g, hess=hess_for(m)) for m in METHODS]
+    assert sum(bool(r.success and np.allclose(r.x, 0.0, atol=1e-6)) for r in plain) == 9
+
+
+@pytest.mark.parametrize("jac", [None, False, "2-point", "3-point", "cs"])
+def test_without_a_gradient_differences_of_values_show_the_saddle_too(jac):
+    result = minimize(f, (1.0, 0.0), jac=jac)
+    assert is_the_minimum(result)
+    assert result.escapes == 1
+
+
+def test_differences_of_values_widen_the_error_of_what_is_measured():
+    exact, by_values = (minimize(lambda x: f(x) + 1.0, (1.0, 0.0), jac=jac).verdict for jac in (g, None))
+    assert by_values.evidence.noise > 1e3 * exact.evidence.noise
+    assert by_values.resolution > 1e2 * exact.resolution
+
+
+def test_the_result_is_scipys_with_the_verdict_and_escapes_beside():
+    plain = scipy.optimize.minimize(f, (1.0, 0.5), method="L-BFGS-B", jac=g)
+    result = minimize(f, (1.0, 0.5), method="L-BFGS-B", jac=g)
+    assert isinstance(result, OptimizeResult)
+    assert set(result) == set(plain) | {"verdict", "escapes"}
+    assert result.escapes == 0
+    np.testing.assert_array_equal(result.x, plain.x)
+    assert (result.fun, result.message, result.status, result.nit) == (
+        plain.fun,
+        plain.message,
+        plain.status,
+        plain.nit,
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_call_is_counted_and_no_other(method):
+    calls = {"f": 0, "g": 0}
+
+    def counted(name, fun):
+        def call(x):
+            calls[name] += 1
+            return fun(x)
+
+        return call
+
+    result = minimize(counted("f", f), (1.0, 0.0), method=method, jac=counted("g", g), hess=hess_for(method))
+    assert result.njev == calls["g"]
+    assert result.nfev == calls["f"]
+
+
+def test_with_both_in_one_function_every_call_is_counted_once():
+    calls = []
+    result = minimize(lambda x: calls.append(1) or both(x), (1.0, 0.0), jac=True)
+    assert is_the_minimum(result)
+    assert result.nfev == len(calls)
+
+
+def test_with_a_hessian_a_look_takes_no_gradients():
+    plain = scipy.optimize.minimize(f, (0.3, 1.0), method="trust-exact", jac=g, hess=h)
+    result = minimize(f, (0.3, 1.0), method="trust-exact", jac=g, hess=h)
+    assert (result.njev, result.nhev) == (plain.njev, plain.nhev)
+    assert result.nfev == plain.nfev + 2  # Of the gradient's check.
+
+
+def test_with_hessian_products_a_look_takes_those():
+    products = []
+
+    def hessp(x, p):
+        products.append(1)
+        return h(x) @ p
+
+    plain = scipy.optimize.minimize(f, (0.3, 1.0), method="trust-ncg", jac=g, hessp=hessp)
+    before = len(products)
+    result = minimize(f, (0.3, 1.0), method="trust-ncg", jac=g, hessp=hessp)
+    assert result.njev == plain.njev
+    assert result.nhev - plain.nhev == len(products) - 2 * before > 0
+
+
+@pytest.mark.parametrize("x0", [[1, 0], (1, 0), np.array([1, 0]), np.array([1.0, 0.0], dtype=np.float32)])
+def test_the_start_may_be_a_list_or_of_integers(x0):
+    assert is_the_minimum(minimize(f, x0, jac=g))
+
+
+def test_a_start_that_is_a_number_has_one_dimension():
+    result = minimize(lambda x: (x[0] ** 2 - 1.0) ** 2, 0, jac=lambda x: 4.0 * x * (x**2 - 1.0))
+    assert result.success
+    assert abs(abs(float(result.x[0])) - 1.0) < 1e-4
+
+
+def test_the_start_is_not_changed():
+    x0 = np.array([1.0, 0.0])
+    minimize(f, x0, jac=g)
+    np.testing.assert_array_equal(x0, [1.0, 0.0])
+
+
+@pytest.mark.parametrize("args", [(2.0,), 2.0], ids=["tuple", "single"])
+def test_extra_arguments_are_handed_on(args):
+    result = minimize(lambda x, a: a * f(x), (1.0, 0.0), args=args, jac=lambda x, a: a * g(x))
+    assert is_the_minimum(result)
+
+
+@pytest.mark.parametrize("wrap", [np.atleast_1d, lambda v: np.array([[v]]), np.float32, lambda v: np.array(v)])
+def test_fun_may_return_one_element_in_any_shape(wrap):
+    assert is_the_minimum(minimize(lambda x: wrap(f(x)), (1.0, 0.0), jac=g))
+
+
+def test_tol_is_scipys():
+    coarse, fine = (minimize(f, (1.0, 0.3), method="BFGS", jac=g, tol=tol) for tol in (1e-1, 1e-10))
+    assert np.linalg.norm(fine.jac) <= 1e-10 < np.linalg.norm(coarse.jac)
+
+
+def test_options_are_scipys():
+    result = minimize(f, (1.0, 0.3), method="BFGS", jac=g, options={"maxiter": 1})
+    assert not result.success
+    assert result.nit == 1
+    assert result.verdict is None
+    with pytest.warns(scipy.optimize.OptimizeWarning, match="Unknown solver options: nonsense"):
+        minimize(f, (1.0, 0.0), method="BFGS", jac=g, options={"nonsense": 1})
+
+
+def test_iterations_of_all_runs_count_against_maxiter():
+    result = minimize(f, (1.0, 0.0), method="BFGS", jac=g, options={"maxiter": 4})
+    assert result.escapes == 1
+    assert not result.success
+    assert result.nit == 4
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_callback_sees_every_run(method):
+    seen = []
+    hess = hess_for(method)
+    result = minimize(f, (1.0, 0.0), method=method, jac=g, hess=hess, callback=lambda x, *_: seen.append(np.copy(x)))
+    near_saddle = [np.linalg.norm(x) < 0.2 for x in seen]
+    near_minimum = [abs(abs(x[1]) - np.sqrt(2.0)) < 0.2 for x in seen]
+    assert any(near_minimum)
+    assert any(near_saddle) or result.escapes == 0
+
+
+def test_a_callback_with_an_intermediate_result_is_given_one():
+    seen = []
+
+    def callback(intermediate_result):
+        seen.append(intermediate_result.fun)
+
+    minimize(f, (1.0, 0.0), method="BFGS", jac=g, callback=callback)
+    assert seen[-1] == pytest.approx(-1.0)
+
+
+def test_a_callback_that_stops_is_obeyed():
+    def callback(intermediate_result):
+        raise StopIteration
+
+    result = minimize(f, (1.0, 0.3), method="BFGS", jac=g, callback=callback)
+    assert not result.success
+    assert result.status == 99
+    assert result.verdict is None
+
+
+def test_as_a_custom_method_it_follows_scipys_protocol():
+    seen = []
+    result = scipy.optimize.minimize(
+        lambda x, a: a * f(x),
+        [1, 0],
+        args=(3.0,),
+        jac=lambda x, a: a * g(x),
+        method=neon,
+        tol=1e-6,
+        callback=lambda x: seen.append(x),
+        options={"method": "BFGS", "gamma": 0.5, "maxiter": 100},
+    )
+    assert is_the_minimum(result)
+    assert result.verdict.gamma == 0.5
+    assert len(seen) > 0
+    assert np.linalg.norm(result.jac) <= 1e-6
+
+
+@pytest.mark.parametrize("jac", [True, None])
+def test_as_a_custom_method_it_takes_both_at_once_and_differences(jac):
+    result = scipy.optimize.minimize(both if jac else f, [1.0, 0.0], jac=jac, method=neon)
+    assert is_the_minimum(result)
+
+
+@pytest.mark.parametrize("method", [None, "bfgs", "BFGS", "Bfgs"])
+def test_methods_are_named_as_in_scipy(method):
+    assert is_the_minimum(minimize(f, (1.0, 0.0), method=method, jac=g))
+
+
+def test_a_curvature_above_minus_gamma_is_let_pass():
+    result = minimize(f, (1.0, 0.0), jac=g, gamma=5.0)
+    assert result.escapes == 0
+    assert result.verdict.kind == "minimum"
+    assert result.verdict.gamma == 5.0
+
+
+# Bounds
+
+
+@pytest.mark.parametrize("method", BOUNDED)
+def test_a_saddle_within_bounds_is_left_and_the_bounds_are_kept(method):
+    outside = []
+
+    def inside(fun):
+        def call(x):
+            outside.append(not (-2.0 - 1e-9 <= x[0] <= 2.0 + 1e-9 and -1.0 - 1e-9 <= x[1] <= 1.0 + 1e-9))
+            return fun(x)
+
+        return call
+
+    result = minimize(inside(f), (1.0, 0.0), method=method, jac=inside(g), bounds=[(-2.0, 2.0), (-1.0, 1.0)])
+    assert result.success
+    np.testing.assert_allclose(np.abs(result.x), [0.0, 1.0], atol=1e-4)
+    assert method == "trust-constr" or not any(outside)  # Which leaves them on its way, by SciPy's own design.
+
+
+@pytest.mark.parametrize("bounds", [[(1, 5), (-1, 1), (None, 3)], Bounds([1, -1, -np.inf], [5, 1, 3])])
+def test_curvature_counts_within_the_free_variables_only(bounds):
+    """Along the first variable f is concave, but it is held at its bound; the second is free."""
+    result = minimize(
+        lambda x: 9.0 - (x[0] - 9.0) ** 2 / 4.0 - 4.0 * x[0] * 0 + 5.0 * x[0] + x[1] ** 2 + x[2] ** 2,
+        (2.0, 0.5, 1.0),
+        jac=lambda x: np.array([-(x[0] - 9.0) / 2.0 + 5.0, 2.0 * x[1], 2.0 * x[2]]),
+        bounds=bounds,
+    )
+    assert result.success
+    np.testing.assert_allclose(result.x, [1.0, 0.0, 0.0], atol=1e-5)
+    assert result.verdict.evidence.direction is None
+    assert len(result.verdict._x) == 2
+
+
+def test_at_a_vertex_no_variable_is_free_and_there_is_no_verdict():
+    result = minimize(lambda x: x.sum(), (1.0, 1.0), jac=np.ones_like, bounds=[(0, 2), (0, 2)])
+    assert result.success
+    assert result.verdict is None
+
+
+def test_bounds_may_fix_variables():
+    result = minimize(f, (0.5, 0.0), jac=g, bounds=[(0.5, 0.5), (None, None)])
+    np.testing.assert_allclose(np.abs(result.x), [0.5, np.sqrt(2.0)], atol=1e-4)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    "constraints", [{"type": "eq", "fun": f}, [{"type": "eq", "fun": f}], LinearConstraint([1, 1])]
+)
+def test_constraints_are_refused(constraints):
+    with pytest.raises(ValueError, match="constraints are not supported"):
+        minimize(f, (1.0, 0.0), method="SLSQP", jac=g, constraints=constraints)
+
+
+@pytest.mark.parametrize("method", ["Nelder-Mead", "COBYLA", "nonsense", 3])
+def test_methods_without_gradients_are_refused(method):
+    with pytest.raises(ValueError, match="method must be one that uses gradients"):
+        minimize(f, (1.0, 0.0), method=method)
+
+
+def test_bounds_are_refused_by_methods_that_have_none():
+    with pytest.raises(ValueError, match="BFGS takes no bounds; use one of L-BFGS-B"):
+        minimize(f, (1.0, 0.0), method="BFGS", jac=g, bounds=[(0, 1), (0, 1)])
+
+
+@pytest.mark.parametrize("bounds", [[(0, 1)], [(0, 1, 2), (0, 1)], Bounds([0, 0, 0], [1, 1, 1]), [(1, 0), (0, 1)]])
+def test_bounds_that_do_not_fit_are_refused(bounds):
+    with pytest.raises(ValueError, match="bound"):
+        minimize(f, (1.0, 0.0), jac=g, bounds=bounds)
+
+
+def test_a_start_of_two_dimensions_is_refused():
+    with pytest.raises(ValueError, match=r"x0 must have one dimension, got shape \(1, 2\)"):
+        minimize(f, [[1.0, 0.0]], jac=g)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (2, 1), (1, 2), ()])
+@pytest.mark.parametrize("method", ["L-BFGS-B", "BFGS", "TNC"])
+def test_a_gradient_of_the_wrong_shape_is_refused(shape, method):
+    with pytest.raises(ValueError, match=r"jac must return an array of the shape of x, \(2,\)"):
+        minimize(f, (1.0, 0.0), method=method, jac=lambda x: np.ones(shape))
+
+
+def test_values_that_are_no_numbers_are_refused():
+    with pytest.raises(TypeError, match="fun must return a number, got tuple; pass jac=True"):
+        minimize(both, (1.0, 0.0), jac=g)
+    with pytest.raises(TypeError, match="with jac=True, fun must return"):
+        minimize(f, (1.0, 0.0), jac=True)
+    with pytest.raises(ValueError, match="fun must return a scalar, got an array of shape"):
+        minimize(g, (1.0, 0.0), jac=g)
+
+
+# Wrong gradients
+
+
+@pytest.mark.parametrize("d", [2, 10, 200])
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_wrong_gradient_is_named_with_its_worst_component(d, wrong):
+    x0 = np.linspace(0.5, 1.5, d)
+
+    def jac(x):
+        grad = 4.0 * x**3
+        grad[wrong] *= 1.5
+        if d > 2:
+            grad[-1] += 1e-3
+        return grad
+
+    with pytest.raises(ValueError, match=f"jac is not the gradient of fun: near the start, component {wrong} is"):
+        minimize(lambda x: float((x**4).sum()), x0, jac=jac)
+
+
+def test_a_right_gradient_in_single_precision_passes():
+    def fun(x):
+        return np.float32(100.0) + (x.astype(np.float32) ** 4).sum()
+
+    result = minimize(fun, np.ones(20), jac=lambda x: 4.0 * x.astype(np.float32) ** 3, tol=1e-3)
+    assert result.nfev < 1000
+
+
+def test_the_check_can_be_left_out():
+    result = minimize(f, (1.0, 0.0), jac=lambda x: 1.1 * g(x), check_gradient=False)
+    assert result.nfev > 0
+
+
+# No endless loops
+
+
+def test_a_function_without_a_minimum_ends():
+    with np.errstate(all="ignore"):
+        result = minimize(lambda x: x[0] ** 2 - x[1] ** 2, (1.0, 0.0), jac=lambda x: np.array([2 * x[0], -2 * x[1]]))
+    assert result.escapes <= 100
+    assert not (result.success and np.linalg.norm(result.x) < 1.0)
+
+
+def test_nan_beside_the_saddle_is_reported():
+    def broken(fun):
+        return lambda x: fun(x) if x[1] == 0.0 else fun(x) * np.nan
+
+    result = minimize(broken(f), (1.0, 0.0), jac=broken(g), check_gradient=False)
+    assert not result.success
+    assert result.status == UNDECIDED
+    assert "NaN or infinite" in result.message
+
+
+def test_infinite_values_beyond_a_wall_are_not_stepped_into():
+    result = minimize(lambda x: f(x) if abs(x[1]) < 1.2 else np.inf, (1.0, 0.0), jac=g)
+    assert np.isfinite(result.fun)
+    assert abs(result.x[1]) < 1.2
+    assert result.escapes == 1
+
+
+def test_nan_at_the_start_is_no_success():
+    result = minimize(lambda x: np.nan, (1.0, 0.0), jac=lambda x: np.full(2, np.nan))
+    assert not result.success
+
+
+def test_a_jump_along_the_way_down_is_no_success_at_a_saddle():
+    """Gradients say saddle; values are higher everywhere else."""
+    result = minimize(lambda x: f(x) + 10.0 * (x[1] != 0.0), (1.0, 0.0), jac=g, check_gradient=False)
+    assert not result.success
+    assert result.status == STUCK
+    assert "values of fun do not fall" in result.message
+
+
+def test_a_staircase_ends():
+    def stairs(x):
+        return np.floor(10.0 * f(x)) / 10.0
+
+    assert minimize(stairs, (1.0, 0.3), jac=g, check_gradient=False).nfev < 2000
+    with pytest.raises(ValueError, match="component 0 is 2 by jac but 0 by differences"):
+        minimize(stairs, (1.0, 0.3), jac=g)
+
+
+def test_the_number_of_escapes_is_bounded():
+    result = minimize(f, (1.0, 0.0), jac=g, max_escapes=0)
+    assert not result.success
+    assert result.status == TOO_MANY_ESCAPES
+    assert result.verdict.kind == "saddle"
+
+
+def test_many_saddles_in_a_row_are_all_left():
+    """A sum of double wells from the centre: each direction that is found leads down in several variables."""
+    d = 12
+    scale = np.arange(1.0, d + 1.0)
+    result = minimize(
+        lambda x: float((scale * (x**2 - 1.0) ** 2).sum()), np.zeros(d), jac=lambda x: scale * 4.0 * x * (x**2 - 1.0)
+    )
+    assert result.success
+    np.testing.assert_allclose(np.abs(result.x), 1.0, atol=1e-3)
+    assert result.escapes >= 1
