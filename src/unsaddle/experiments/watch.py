@@ -4,6 +4,8 @@
 ‖∇F(x)‖ ≤ ε and λ_min(∇²F(x)) ≥ −γ. That is judged with the exact gradient and curvature of the case, which are not
 counted, and whose time is taken out of the run's; points are looked at each time the samples have grown by 2 %, and at
 every event that the run reports.
+
+**Time** is that of the processor, of all threads together, so that what else the machine does at the time matters less.
 """
 
 from __future__ import annotations
@@ -50,14 +52,14 @@ class Watched:
         self._case, self._stop, self._limit, self._curvature = case, stop_at_arrival, limit, curvature
         self._next = self._next_in_path = 0.0
         self._lowest: Tensor | None = None
-        self._begun, self.aside = time.perf_counter(), 0.0
+        self._begun, self.aside = time.process_time(), 0.0
         self.arrived: dict[str, float] | None = None
         self.path: list[list[float]] = []
 
     @property
     def seconds(self) -> float:
-        """Since this was made, without what looking took."""
-        return time.perf_counter() - self._begun - self.aside
+        """Of the processor since this was made, without what looking took."""
+        return time.process_time() - self._begun - self.aside
 
     @property
     def num_samples(self) -> int | None:
@@ -93,7 +95,7 @@ class Watched:
         """The run is at x, after what it has spent."""
         if self.arrived is not None:
             return
-        seconds, begun = self.seconds, time.perf_counter()
+        seconds, begun = self.seconds, time.process_time()
         counts = {"gradients": spent.samples, "products": spent.hessian_samples, "values": spent.value_samples}
         if self._is_reached(x):
             calls = spent.gradients + spent.hessian_products + spent.values
@@ -104,7 +106,7 @@ class Watched:
             case = self._case
             lowest = case.lowest_curvature(x) if self._curvature else math.nan
             self.path.append([*counts.values(), seconds, case.value(x), float(case.gradient(x).norm()), lowest])
-        self.aside += time.perf_counter() - begun
+        self.aside += time.process_time() - begun
         if (self.arrived and self._stop) or spent.samples > self._limit:
             raise RunEnded(Ending.STOPPED)
 

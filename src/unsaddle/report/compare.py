@@ -237,7 +237,7 @@ def _curves(problem: str, methods: dict[str, list[Row]]) -> Figure:
                         axis.plot(
                             across[-1], y[-1], look(method).marker or "o", color=look(method).color, ms=5, mew=1.3
                         )
-        for line, label, last in zip(axes, ("samples (IFO + ISO)", "time, s"), longest, strict=True):
+        for line, label, last in zip(axes, ("samples (IFO + ISO)", "processor time, s"), longest, strict=True):
             for axis in line:
                 axis.set(xscale="log", xlabel=label, xlim=(last / SHOWN, 1.5 * last))
             line[0].set(yscale="log", ylabel="lowest F so far − lowest of all")

@@ -54,7 +54,17 @@ def sections(rows: Sequence[Row]) -> list[Section]:
 
 
 def _cells(fitted: Exponent) -> list[Cell]:
-    return [round(v, 2) if math.isfinite(v) else None for v in (fitted.value, fitted.low, fitted.high)]
+    return [_rounded(v, 2) for v in (fitted.value, fitted.low, fitted.high)]
+
+
+def _rounded(number: float, digits: int) -> Cell:
+    return round(number, digits) if math.isfinite(number) else None
+
+
+def _median(runs: Sequence[Row]) -> Cell:
+    """Of component gradients; a word where most runs never arrived."""
+    middle = statistics.median(count("gradients")(row) for row in runs)
+    return round(middle) if math.isfinite(middle) else "never"
 
 
 def table_one(slope: Mapping[Key, Curve], one: Mapping[Key, Curve]) -> Table:
@@ -125,14 +135,11 @@ def by_dimension(dimension: Mapping[Key, Curve]) -> Table:
         lines.append(
             [
                 look(method).label,
-                *(
-                    round(statistics.median(count("gradients")(row) for row in curve[x]))
-                    for x in (min(curve), max(curve))
-                ),
-                round(ratio(curve, count("gradients")), 2),
+                *(_median(curve[x]) for x in (min(curve), max(curve))),
+                _rounded(ratio(curve, count("gradients")), 2),
                 *_cells(steps),
                 *_cells(times),
-                round(ratio(curve, count("seconds")), 1),
+                _rounded(ratio(curve, count("seconds")), 1),
             ]
         )
     least, most = ends(dimension)

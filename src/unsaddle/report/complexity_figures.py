@@ -82,7 +82,7 @@ def _dimension(dimension: Curves) -> Figure:
         caption="Time against dimension. Left: a step, one oracle call with all that the method does around it. "
         "Middle: how many steps; only the axis of d is logarithmic, so that a straight line is logarithmic growth. "
         "Right: the two together. Dotted: proportional to d. The noise of the samples, and that which noisy SGD and "
-        "SGLD add, has the same norm at every d. Medians and ranges over seeds.",
+        "SGLD add, has the same norm at every d. Processor time; medians and ranges over seeds.",
         name="complexity-dimension",
         figure=figure,
     )

@@ -124,7 +124,8 @@ def _about_dimension(dimension: Mapping[Key, Curve]) -> list[list[Cell]]:
     for (method, _, _), curve in dimension.items():
         growth, label = ratio(curve, count("calls")), look(method).label
         claim = f"The steps of {label} grow at most as ln d does, {logarithm:.2f} times from d = {least} to {most}"
-        lines.append([claim, growth <= logarithm, f"{growth:.2f} times"])
+        known = math.isfinite(growth)
+        lines.append([claim, known and growth <= logarithm, f"{growth:.2f} times" if known else "some never arrived"])
     for method in ("neon-scsg", "neon-sgd"):
         times = fit(long_vectors(dimension.get((method, None, "auto"), {})), step_time)
         if times.known:

@@ -1,0 +1,124 @@
+import pytest
+
+from unsaddle.experiments import complexity as experiment
+from unsaddle.report.complexity import by_dimension, sections, table_one
+from unsaddle.report.complexity_curves import count, curves, fit
+from unsaddle.report.complexity_statements import statements_of
+
+LAW = {"noisy-sgd": 4.0, "sgld": 4.0, "neon-sgd": 3.9, "neon-scsg": 3.3, "neon-svrg": 2.0}
+
+
+def rows(eps_power=None, d_power=0.0, step_power=1.0, seeds=2):
+    """Rows of all jobs by a known law, with two per cent between seeds."""
+    found = []
+    for job in experiment.jobs(seeds=seeds):
+        power = (eps_power or {}).get(job["method"], LAW.get(job["method"], 3.0))
+        power = {"slope": power, "one function": 2.0}.get(job["sweep"], 0.0)
+        d, off = job["dimension"], 1.0 + 0.02 * job["seed"]
+        grown = 100.0 * off * (d / 10.0) ** (d_power if job["sweep"] == "dimension" else 0.0)
+        gradients = grown * job["eps"] ** -power * job["gamma"] ** -2.5
+        found.append(
+            {
+                "experiment": "complexity",
+                "settings": job,
+                "arrived": True,
+                "status": "STOPPED",
+                "gradients": gradients,
+                "products": 10.0 * off * job["eps"] ** -1.5,
+                "values": 0,
+                "calls": grown,
+                "seconds": 1e-6 * grown * d**step_power,
+                "escapes": 1,
+            }
+        )
+    return found
+
+
+def judged(found):
+    return {claim: holds for claim, holds, _ in statements_of(found).rows}
+
+
+def test_exponents_of_a_known_law_come_back():
+    for (method, power, _), curve in curves(rows(), "slope").items():
+        fitted = fit(curve, count("gradients"))
+        assert abs(fitted.value - (LAW.get(method, 3.0) + 2.5 * power)) < 1e-9
+        assert fitted.low < fitted.value < fitted.high
+
+
+def test_the_table_has_the_papers_exponent_beside_the_measured_one_with_its_interval():
+    found = rows()
+    table = table_one(curves(found, "slope"), curves(found, "one function"))
+    line = next(r for r in table.rows if r[0] == "NEON-SCSG" and r[1] == "ε^0.5")
+    assert line[3:7] == [3.5, 4.55, line[5], line[6]]
+    assert line[5] <= 4.55 <= line[6]
+    assert line[11] == 2.0
+    assert len(table.rows) == 14
+
+
+def test_a_run_that_never_arrived_is_counted_and_its_point_left_out():
+    found = rows()
+    key = ("neon-sgd", 0.5, "auto")
+    lost = next(r for r in found if r["settings"]["sweep"] == "slope" and r["settings"]["method"] == "neon-sgd")
+    lost["arrived"] = False
+    fitted = fit(curves(found, "slope")[key], count("gradients"))
+    assert (fitted.points, fitted.missing) == (3, 1)
+
+
+def test_statements_follow_the_rows():
+    slow, fast = {"neon-scsg": 1.0}, {"neon-scsg": 3.9}
+    claim = next(c for c in judged(rows()) if "NEON-SCSG grows more slowly than NEON-SGD" in c)
+    assert judged(rows(eps_power=slow))[claim] is True
+    assert judged(rows(eps_power=fast))[claim] is False
+
+
+def test_polynomial_growth_in_d_would_be_seen():
+    claim = next(c for c in judged(rows()) if c.startswith("The d^p, p ≥ 4, of noisy SGD"))
+    assert judged(rows(d_power=0.05))[claim] is False
+    assert judged(rows(d_power=4.0))[claim] is True
+    steps = next(c for c in judged(rows()) if c.startswith("The steps of NEON-SCSG grow at most as ln d"))
+    assert judged(rows(d_power=0.05))[steps] is True
+    assert judged(rows(d_power=0.5))[steps] is False
+
+
+def test_a_step_that_is_not_linear_in_d_would_be_seen():
+    claim = next(c for c in judged(rows()) if c.startswith("The time of a step of NEON-SCSG"))
+    assert judged(rows(step_power=1.0))[claim] is True
+    assert judged(rows(step_power=1.5))[claim] is False
+
+
+def test_bounds_that_are_exceeded_are_named():
+    claim = next(c for c in judged(rows()) if c.startswith("On the slope no row"))
+    measured = next(m for c, _, m in statements_of(rows(eps_power={"neon-sgd": 9.0})).rows if c == claim)
+    assert judged(rows(eps_power={"neon-sgd": 9.0}))[claim] is False
+    assert "NEON-SGD" in measured
+
+
+def test_growth_with_d_is_in_the_table():
+    table = by_dimension(curves(rows(d_power=0.1), "dimension"))
+    line = next(r for r in table.rows if r[0] == "NEON-SCSG")
+    assert line[3] == pytest.approx(10**0.4, abs=0.01)
+    assert line[4] == 0.1
+    assert line[7] == 1.0
+
+
+def test_a_method_that_never_arrives_at_some_d_does_not_break_the_page():
+    found = rows()
+    for row in found:
+        if row["settings"]["sweep"] == "dimension" and row["settings"]["method"] == "sgld":
+            row["arrived"] = False
+    (section,) = sections(found)
+    assert all(len(table.rows) for table in section.tables)
+
+
+def test_figures_have_labelled_axes_and_one_legend():
+    (section,) = sections(rows())
+    assert [f.name for f in section.figures] == ["complexity-dimension", "complexity-eps", "complexity-gamma"]
+    for figure in section.figures:
+        assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.figure.axes)
+        assert len(figure.figure.legends) == 1
+        figure.figure.canvas.draw()
+
+
+def test_a_part_of_the_rows_is_enough_for_a_page():
+    (section,) = sections([r for r in rows() if r["settings"]["sweep"] == "gamma"])
+    assert [f.name for f in section.figures] == ["complexity-gamma"]
