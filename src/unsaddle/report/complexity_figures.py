@@ -69,11 +69,11 @@ def _dimension(dimension: Curves) -> Figure:
             style = look(method).plot()
             _draw(time, curve, lambda row: 1e3 * row["seconds"] / row["calls"], style)
             _draw(steps, curve, lambda row: row["calls"], style)
-            x, _ = _draw(whole, curve, lambda row: row["seconds"], style)
-        top = [max(axis.get_lines(), key=lambda line: max(line.get_ydata(), default=0.0)) for axis in (time, whole)]
-        for axis, line in zip((time, whole), top, strict=True):
-            last = max(line.get_ydata())
-            _guide(axis, [d for d in x if d >= 1000] or x, 1.6 * last, 1.0, "d")
+            _draw(whole, curve, lambda row: row["seconds"], style)
+        x = sorted({d for curve in own.values() for d in curve})
+        for axis in (time, whole):
+            highest = max((y for line in axis.get_lines() for y in line.get_ydata()), default=1.0)
+            _guide(axis, [d for d in x if d >= 1000] or x, 1.6 * highest, 1.0, "d")
         time.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="time of a step, ms")
         steps.set(xscale="log", xlabel="dimension d", ylabel="steps to an (ε, γ)-point", ylim=(0, None))
         whole.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="time to an (ε, γ)-point, s")
@@ -139,7 +139,7 @@ def _gamma(gamma: Curves) -> Figure:
             if (method, None, "auto") in gamma:
                 _draw(right, gamma[method, None, "auto"], lambda row: row["products"], look(method).plot())
         if x:
-            top = max(max(line.get_ydata(), default=0.0) for line in left.get_lines())
+            top = max((y for line in left.get_lines() for y in line.get_ydata()), default=1.0)
             _guide(left, x, 2.0 * top, 3.0, "γ⁻³")
         left.set(xscale="log", yscale="log", xlabel="1/γ", ylabel="component gradients (IFO)")
         right.set(xscale="log", yscale="log", xlabel="1/γ", ylabel="component Hessian products (ISO)")
