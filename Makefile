@@ -3,11 +3,22 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+OUT ?= results
+# make reproduce DATA=path/to/mnist.npz: the paper's size, n = 6000 and d = 5000, made from MNIST's 4 and 9.
+DATA ?=
+AS ?= $(if $(filter %.npz,$(DATA)),gisette)
+REPRODUCE = $(if $(DATA),--data $(DATA) $(if $(AS),--as $(AS)))
 
-.PHONY: demo test lint bench clean
+.PHONY: demo reproduce test lint bench clean
 
 demo: $(STAMP)
-	$(BIN)/python -m unsaddle.experiments.extractors
+	$(BIN)/unsaddle reproduce --targets 1 --out $(OUT)/demo
+	$(BIN)/unsaddle compare --demo --out $(OUT)/demo
+
+reproduce: $(STAMP)
+	$(BIN)/unsaddle reproduce $(REPRODUCE) --out $(OUT)/reproduce
+	$(BIN)/unsaddle compare --out $(OUT)/reproduce
+	$(BIN)/unsaddle complexity --out $(OUT)/reproduce
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q
@@ -21,6 +32,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.step_cost
 	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.harness
 
 clean:
 	rm -rf $(VENV)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.util import find_spec
+from typing import Any
 
 COMMANDS = ("reproduce", "compare", "complexity", "report")
 """Each is a function in the file of its name in `commands/`."""
@@ -13,19 +13,21 @@ COMMANDS = ("reproduce", "compare", "complexity", "report")
 def main() -> None:
     """The script `unsaddle`."""
     try:
-        import typer
+        import typer  # noqa: F401
     except ImportError:
         sys.exit("the command line needs typer and matplotlib: pip install 'unsaddle[cli]'")
-    app = typer.Typer(
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
-    app.callback()(_group)
+    app()()
+
+
+def app() -> Any:
+    """All commands, as typer has them."""
+    import typer
+
+    commands = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    commands.callback()(_group)
     for name in COMMANDS:
-        if find_spec(f"unsaddle.commands.{name}") is not None:
-            app.command(name)(getattr(importlib.import_module(f"unsaddle.commands.{name}"), name))
-    app()
+        commands.command(name)(getattr(importlib.import_module(f"unsaddle.commands.{name}"), name))
+    return commands
 
 
 def _group() -> None:

@@ -78,7 +78,7 @@ def load(path: Path | None = None, *, like: str | None = None, num_features: int
 
 def _from_npz(path: Path, like: str | None, num_features: int) -> Dataset:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
         raise DataError(f"{path}: not a whole .npz file ({error}); it may be truncated, copy it again") from error

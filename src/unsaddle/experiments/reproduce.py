@@ -4,8 +4,8 @@ F(x) = Σ x²/(1+x²) + (λ/n) Σ (b − σ(xᵀa))², λ = 3, step size and noi
 method starts from the same direction at the same target; at chosen iterations the curvature uᵀHu/‖u‖² of its iterate is
 measured with the Hessian H of the full data, which is not counted.
 
-What the paper leaves open (E30): γ = 1, which ζ = 1 − √(ηγ) implies, is used by NCFind and krylov; curves are not ended
-by U or 𝓕, and NEON⁺'s not by NCFind either: when NCFind, as printed, would have ended it and with which direction is
+What the paper leaves open (E30): γ = 1, which ζ = 1 − √(ηγ) implies, is used by NCFind; curves are not ended by U or
+𝓕, and NEON⁺'s not by NCFind either: when NCFind, as printed, would have ended it and with which direction is
 measured by a run of its own. Every curve of a method on samples is one draw of 100 rows, kept for the whole run.
 
 Beyond the paper: NEON and NEON⁺ with noise a hundred times shorter, and krylov.
@@ -248,14 +248,13 @@ def _neon_plus_settings(job: harness.Job) -> NeonPlusSettings:
 
 
 def _krylov(job: harness.Job, f_hat: DisplacedFunction, tape: _Tape) -> Candidate:
-    """As `negative_curvature` calls it: the noise of a gradient is measured first, and it ends when it is sure."""
+    """As `negative_curvature` calls it if nothing is given: σ is measured first, and it ends when it is sure."""
     x, generator = f_hat.x, _start(job)
     near = estimates.gradient_noise(f_hat.f.grad, x, f_hat.x_norm, f_hat.grad0, generator)
     eps = torch.finfo(x.dtype).eps
     settings = KrylovSettings(
         num_steps=job["iterations"],
         delta=0.05,
-        gamma=job["gamma"],
         noise=max(near.noise, 0.25 * eps * (f_hat.grad_norm + near.curvature * f_hat.x_norm)),
         noise_share=NOISE_SHARE[x.dtype],
         smallest_radius=10.0 * eps * f_hat.x_norm,

@@ -7,7 +7,8 @@ import html
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -36,23 +37,32 @@ def write(directory: Path) -> Path:
             f"{directory / stored.FILE} has no rows; run unsaddle reproduce, compare or complexity with this --out"
         )
     with journal():
-        written = sections(rows)
-        content = page([*written, *provenance(rows)])
-        _save_figures(directory / "figures", written)
+        written = [*sections(rows), *provenance(rows)]
+        drawings = {figure.name: drawing(figure) for section in written for figure in section.figures}
+    _save(directory / "figures", drawings)
     path = directory / PAGE
     beside = path.with_suffix(".tmp")
-    beside.write_text(content, encoding="utf-8")
+    beside.write_text(page(written, drawings), encoding="utf-8")
     beside.replace(path)
     return path
 
 
-def page(written: Sequence[Section]) -> str:
-    """The page, as text."""
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """A figure as bytes."""
+
+    kind: str
+    """svg+xml or png."""
+    content: bytes
+
+
+def page(written: Sequence[Section], drawings: Mapping[str, Drawing]) -> str:
+    """The page, as text; `drawings` by the names of the figures."""
     names = _anchors(written)
     links = "".join(
         f'<li><a href="#{name}">{html.escape(s.title)}</a></li>' for name, s in zip(names, written, strict=True)
     )
-    body = "".join(_section(name, section) for name, section in zip(names, written, strict=True))
+    body = "".join(_section(name, section, drawings) for name, section in zip(names, written, strict=True))
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -77,10 +87,10 @@ def _anchors(written: Sequence[Section]) -> list[str]:
     return [f"{name}-{i}" for i, name in enumerate(plain, start=1)]
 
 
-def _section(name: str, section: Section) -> str:
+def _section(name: str, section: Section, drawings: Mapping[str, Drawing]) -> str:
     paragraphs = "".join(f"<p>{html.escape(text)}</p>" for text in section.paragraphs)
     tables = "".join(_table(table) for table in section.tables)
-    figures = "".join(_figure(figure) for figure in section.figures)
+    figures = "".join(_figure(figure, drawings[figure.name]) for figure in section.figures)
     return f'<section id="{name}"><h2>{html.escape(section.title)}</h2>{paragraphs}{tables}{figures}</section>\n'
 
 
@@ -122,31 +132,29 @@ def number(value: float) -> str:
     return text.replace("-", "−", 1) if value < 0 else text
 
 
-def _figure(figure: Figure) -> str:
-    kind, content = drawing(figure)
-    source = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+def _figure(figure: Figure, drawn: Drawing) -> str:
+    source = f"data:image/{drawn.kind};base64,{base64.b64encode(drawn.content).decode()}"
     caption = html.escape(figure.caption)
     alternative = html.escape(figure.caption, quote=True)
     return f'<figure><img src="{source}" alt="{alternative}"><figcaption>{caption}</figcaption></figure>'
 
 
-def drawing(figure: Figure) -> tuple[str, bytes]:
+def drawing(figure: Figure) -> Drawing:
     """The figure as SVG, or as pixels where that would be large; the same rows give the same bytes."""
     buffer = io.BytesIO()
     figure.figure.savefig(buffer, format="svg", metadata={"Date": None})
     if buffer.tell() <= LARGEST_DRAWING:
-        return "svg+xml", buffer.getvalue()
+        return Drawing(kind="svg+xml", content=buffer.getvalue())
     buffer = io.BytesIO()
     figure.figure.savefig(buffer, format="png")
-    return "png", buffer.getvalue()
+    return Drawing(kind="png", content=buffer.getvalue())
 
 
-def _save_figures(directory: Path, written: Sequence[Section]) -> None:
+def _save(directory: Path, drawings: Mapping[str, Drawing]) -> None:
     """One file a figure, for those who put them elsewhere."""
     directory.mkdir(exist_ok=True)
-    for section in written:
-        for figure in section.figures:
-            figure.figure.savefig(directory / f"{figure.name}.svg", metadata={"Date": None})
+    for name, drawn in drawings.items():
+        (directory / f"{name}.{drawn.kind.removesuffix('+xml')}").write_bytes(drawn.content)
 
 
 def _resource(name: str) -> str:
