@@ -2,18 +2,17 @@
 
     python -m benchmarks.methods --data DIR [--figure FILE]
 
-**Arrival.** A run has arrived at the first point at which it evaluated a gradient, of whatever batch, that has
-‖∇F(x)‖ ≤ ε and λ_min(∇²F(x)) ≥ −γ. That is judged outside of the run with the exact gradient and the dense Hessian
-(`method_problems`), which are not counted; points are looked at each time the samples have grown by 2 %, and at every
-event that the run reports. What counts is component gradients (IFO); values and Hessian products (ISO) stand beside
+**Arrival** is judged outside of the run, as `unsaddle.experiments.watch` has it; the problems are those of
+`unsaddle.experiments.cases`. What counts is component gradients (IFO); values and Hessian products (ISO) stand beside
 them. A median is over all seeds, a run that never arrives being infinite.
 
 **Being told.** Most methods go on until they know that they have arrived: what they had spent when they ended, and how
 often what they then claimed was true. `noisy-sgd` and `sgld` never look, and are stopped when they arrive.
 
-**Tuning.** The neon- methods and the rivals run at their defaults. `noisy-sgd tuned` and `sgld tuned` each get 27 more
-runs on every problem: step sizes 0.1, 0.3 and 1 over L1, noise of 0.1, 0.5 and 2.5 times ε, three seeds of their own.
-L1 they are told, the largest |eigenvalue| of the exact Hessian at the start and at the end of a neon-scsg run. The pair
+**Tuning.** The neon- methods and the rivals run at their defaults. `noisy-sgd tuned` and `sgld tuned` each get 33 more
+runs on every problem: eleven settings, three seeds of their own. First step sizes 1, 0.3 and 0.1 over L1, each with
+batches that follow V, of 128 and of 16, and noise of ε/2; then, with the best of these nine, noise of 0.1ε and 2.5ε. L1
+they are told, the largest |eigenvalue| of the exact Hessian at the start and at the end of a neon-scsg run. The setting
 whose slowest seed arrives first is taken; where none always arrives, the one that arrives most often, and among those
 the one with the lowest F at the end.
 
@@ -27,172 +26,90 @@ import itertools
 import math
 import multiprocessing
 import statistics
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from benchmarks.environment import ROOT, Report, options, table
-from benchmarks.method_problems import ROWS, Case, case, names
-from unsaddle.cost import Cost, Ledger
+from unsaddle.experiments.case import Case
+from unsaddle.experiments.cases import case, names_of_data
+from unsaddle.experiments.data_cases import ROWS
+from unsaddle.experiments.watch import BLIND, PATH_FIELDS, solve
 from unsaddle.methods import METHODS, RIVALS, minimize
-from unsaddle.objective import SampledFunction
-from unsaddle.run import Ending, RunEnded
 
 NEON = tuple(name for name in METHODS if name.startswith("neon-"))
-BLIND = ("noisy-sgd", "sgld")
-"""Methods that never look where they are."""
 BARE = ("scsg", "sgd")
-LOOK_EVERY = 1.02
-TUNING_SEEDS, STEPS, NOISES = (1000, 1001, 1002), (1.0, 0.3, 0.1), (0.5, 2.5, 0.1)
+KNOWN = ("chain", "noisy chain", "matrix sensing", "noisy phases")
+DATA = ("phishing", "mushrooms", "a9a", "w8a")
+TUNING_SEEDS = (1000, 1001, 1002)
+STEPS, BATCHES = (1.0, 0.3, 0.1), (None, 128, 16)
+FIRST_NOISE, OTHER_NOISES = 0.5, (0.1, 2.5)
 
 Job = tuple[str, str, int, dict[str, Any], Path | None]
 """Problem, method, seed, settings of the method, data."""
 
 
-class Watched:
-    """An objective that shows every point at which a gradient is asked for to somebody outside."""
-
-    def __init__(self, at: Case, stop: bool, limit: float = math.inf) -> None:
-        self._at, self._stop, self._limit = at, stop, limit
-        self._next, self._lowest = 0.0, None
-        self.arrived: dict[str, int] | None = None
-        self.path: list[tuple[int, float]] = []
-
-    @property
-    def num_samples(self) -> int | None:
-        return self._at.objective.num_samples
-
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        f = self._at.objective.sample(size, generator, replacement=replacement, hessian=hessian, ledger=ledger)
-        inner = f.value_and_grad
-
-        def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
-            answer = inner(x)
-            self._look(x, f.ledger)
-            return answer
-
-        f.value_and_grad = value_and_grad  # type: ignore[method-assign]
-        return f
-
-    def _look(self, x: Tensor, spent: Ledger) -> None:
-        if spent.samples < self._next:
-            return
-        if spent.samples >= LOOK_EVERY * self._next:  # The next call is looked at too: of two, one may be at an anchor.
-            self._next = max(LOOK_EVERY * self._next, spent.samples)
-        else:
-            self._next = LOOK_EVERY * spent.samples
-        self.look(x, spent)
-
-    def look(self, x: Tensor, spent: Ledger | Cost) -> None:
-        """The run is at x, after what it has spent."""
-        if self.arrived is not None:
-            return
-        self.path.append((spent.samples + spent.hessian_samples, self._at.value(x)))
-        if self._is_reached(x):
-            self.arrived = {
-                "gradients": spent.samples,
-                "values": spent.value_samples,
-                "products": spent.hessian_samples,
-            }
-            if self._stop:
-                raise RunEnded(Ending.STOPPED)
-        if spent.samples > self._limit:
-            raise RunEnded(Ending.STOPPED)
-
-    def _is_reached(self, x: Tensor) -> bool:
-        at = self._at
-        if not float(at.gradient(x).norm()) <= at.eps:
-            return False
-        v = self._lowest
-        if v is not None:  # Any direction below −γ shows that λ_min is, and the last one often does.
-            t = 1e-4
-            if float(v @ (at.gradient(x + t * v) - at.gradient(x - t * v))) / (2.0 * t) < -1.1 * at.gamma:
-                return False
-        H = at.hessian(x)
-        eigenvalues, vectors = torch.linalg.eigh(H)
-        self._lowest = vectors[:, 0]
-        return float(eigenvalues[0]) >= -at.gamma
-
-
-def solve(at: Case, method: str, seed: int, settings: dict[str, Any], limit: float = math.inf) -> dict[str, Any]:
-    """One run, and what became of it; {} if the method cannot take the problem."""
-    objective = Watched(at, stop=method in BLIND, limit=limit)
-    begin = time.perf_counter()
-    try:
-        solution = minimize(
-            objective,
-            at.start(seed),
-            method=method,
-            eps=at.eps,
-            gamma=at.gamma,
-            max_samples=at.max_samples,
-            seed=seed,
-            callback=lambda state: objective.look(state.x, state.cost),
-            **settings,
-        )
-    except ValueError as error:
-        if "stream" in str(error):
-            return {}
-        raise
-    claimed = solution.success
-    return {
-        "arrived": objective.arrived,
-        "status": solution.status.name,
-        "claimed": claimed,
-        "false_claim": claimed and not at.is_reached(solution.x),
-        "gradients": solution.cost.samples,
-        "values": solution.cost.value_samples,
-        "products": solution.cost.hessian_samples,
-        "escapes": solution.escapes,
-        "value": at.value(solution.x),
-        "gradient_norm": float(at.gradient(solution.x).norm()),
-        "path": objective.path,
-        "seconds": time.perf_counter() - begin,
-    }
+def names(data: Path) -> list[str]:
+    """Of all cases; those on real data only where the data are."""
+    there = names_of_data(data) if data.is_dir() else []
+    on_data = [f"{kind}, {name}" for kind in ("sigmoid", "u∘v") for name in DATA]
+    return [*KNOWN, *(name for name in on_data if name in there)]
 
 
 def run(job: Job) -> dict[str, Any]:
     problem, method, seed, settings, data = job
-    return solve(case(problem, data), method, seed, settings)
+    return solve(case(problem, data), method, seed, settings, curvature=False)
+
+
+Score = tuple[float, float, float]
+"""Seeds that never arrived, samples of the slowest, the sum of F at the end: the least is the best."""
 
 
 def tune(job: Job) -> dict[str, Any]:
     """The settings of a blind method whose slowest tuning seed arrives first."""
     problem, method, _, _, data = job
     at = case(problem, data)
+    assert at.hessian is not None
     seed = TUNING_SEEDS[0]
     x0, limits = at.start(seed), {"eps": at.eps, "gamma": at.gamma, "max_samples": at.max_samples}
     reference = minimize(at.objective, x0, method="neon-scsg", seed=seed, **limits)
     L1 = max(float(torch.linalg.eigvalsh(at.hessian(x)).abs().max()) for x in (x0, reference.x))
-    best, least, tried = {}, (math.inf, math.inf, math.inf), []
-    for step in STEPS:
-        for noise in NOISES:
-            settings = {"step_size": step / L1, "noise": noise * at.eps, "num_steps": 10**9}
-            runs: list[dict[str, Any]] = []
-            for seed in TUNING_SEEDS:
-                runs.append(solve(at, method, seed, settings, limit=least[1]))
-                if least[0] == 0 and not runs[-1]["arrived"]:
-                    break  # It has lost to one that always arrives, and sooner.
-            missed = len(TUNING_SEEDS) - sum(bool(o["arrived"]) for o in runs)
-            slowest = math.inf if missed else max(o["arrived"]["gradients"] for o in runs)
-            values = [o["value"] if math.isfinite(o["value"]) else math.inf for o in runs]
-            tried.append([step, noise, missed, slowest])
-            if (missed, slowest, sum(values)) < least or not best:
-                best, least = settings, (missed, slowest, sum(values))
-    return {"settings": best, "smoothness": L1, "tried": tried}
+    best: dict[str, Any] = {}
+    least: Score = (math.inf, math.inf, math.inf)
+    tried: list[list[Any]] = []
+
+    def try_all(candidates: Iterable[tuple[float, int | None, float]]) -> None:
+        nonlocal best, least
+        for step, batch, noise in candidates:
+            n = at.objective.num_samples
+            if batch is not None and n is not None and batch > n:
+                continue  # The chain has one sample, whatever is asked for.
+            settings = {"step_size": step / L1, "batch_size": batch, "noise": noise * at.eps, "num_steps": 10**9}
+            score = rate(at, method, {k: v for k, v in settings.items() if v is not None}, least)
+            tried.append([step, batch, noise, *score[:2]])
+            if score < least or not best:
+                best, least = settings, score
+
+    try_all(itertools.product(STEPS, BATCHES, (FIRST_NOISE,)))
+    step, batch = best["step_size"] * L1, best["batch_size"]
+    try_all((step, batch, noise) for noise in OTHER_NOISES)
+    return {"settings": {k: v for k, v in best.items() if v is not None}, "smoothness": L1, "tried": tried}
+
+
+def rate(at: Case, method: str, settings: dict[str, Any], least: Score) -> Score:
+    """How it does on the tuning seeds; it is stopped where it has lost to `least`."""
+    runs: list[dict[str, Any]] = []
+    for seed in TUNING_SEEDS:
+        runs.append(solve(at, method, seed, settings, limit=least[1], curvature=False))
+        if least[0] == 0 and not runs[-1]["arrived"]:
+            break  # It has lost to one that always arrives, and sooner.
+    missed = len(TUNING_SEEDS) - sum(bool(o["arrived"]) for o in runs)
+    slowest = math.inf if missed else max(o["arrived"]["gradients"] for o in runs)
+    values = [o["value"] if math.isfinite(o["value"]) else math.inf for o in runs]
+    return missed, slowest, sum(values)
 
 
 # --- Tables -----------------------------------------------------------------------------------------------------------
@@ -237,7 +154,7 @@ def show(at: Case, problem: str, outcomes: dict[str, list[dict[str, Any]]]) -> N
         )
     n = at.objective.num_samples
     title = (
-        f"{problem}: d = {at.start(0).numel()}, n = {'∞' if n is None else n}, ε = {at.eps:g}, γ = {at.gamma:g}, "
+        f"{problem}: d = {at.dimension}, n = {'∞' if n is None else n}, ε = {at.eps:g}, γ = {at.gamma:g}, "
         f"at most {thousands(at.max_samples)} samples a run"
     )
     heads = ["method", "arrive", "IFO", "spread", "values", "ISO", "told", "IFO then", "false", "s"]
@@ -285,6 +202,12 @@ LINES = {
 }
 
 
+def curve(outcome: dict[str, Any]) -> tuple[list[float], list[float]]:
+    """Component gradients and Hessian products together, and F."""
+    gradients, products, value = (PATH_FIELDS.index(name) for name in ("gradients", "products", "value"))
+    return [p[gradients] + p[products] for p in outcome["path"]], [p[value] for p in outcome["path"]]
+
+
 def draw(by_problem: dict[str, dict[str, list[dict[str, Any]]]], file: Path) -> None:
     """Lowest F so far against samples, all seeds; a dot is arrival, and a line without one ends with the budget."""
     import matplotlib as mpl
@@ -302,13 +225,14 @@ def draw(by_problem: dict[str, dict[str, list[dict[str, Any]]]], file: Path) -> 
     )
     for ax, problem in zip(axes.flat, panels, strict=False):
         methods = by_problem[problem]
-        lowest = min(v for runs in methods.values() for o in runs for _, v in o["path"] if math.isfinite(v))
-        start = max(v for runs in methods.values() for o in runs for _, v in o["path"][:1])
+        everything = [v for runs in methods.values() for o in runs for v in curve(o)[1]]
+        lowest = min(v for v in everything if math.isfinite(v))
+        start = max(curve(o)[1][0] for runs in methods.values() for o in runs if o["path"])
         for method, colour in LINES.items():
             for k, o in enumerate(methods.get(method, [])):
                 if not o["path"]:
                     continue
-                samples, values = zip(*o["path"], strict=True)
+                samples, values = curve(o)
                 floor = 1e-5 * (start - lowest)
                 gaps = list(itertools.accumulate((max(v - lowest, floor) for v in values), min))
                 ax.plot(samples, gaps, color=colour, lw=1.0, alpha=0.8, label=method if k == 0 else None)
@@ -367,7 +291,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             show(at, problem, by_problem[problem])
             for name, chose in tuned.items():
                 step, noise = chose["settings"]["step_size"] * chose["smoothness"], chose["settings"]["noise"] / at.eps
-                print(f"  {name} tuned: step {step:.2g}/L1, noise {noise:.2g}ε", flush=True)
+                batch = chose["settings"].get("batch_size", "follows V")
+                print(f"  {name} tuned: step {step:.2g}/L1, batch {batch}, noise {noise:.2g}ε", flush=True)
                 found = {"problem": problem, "tuned": name} | chose["settings"]
                 report.row(settings=found, status="tuned", smoothness=chose["smoothness"], tried=chose["tried"])
     judge(report, by_problem)
