@@ -2,6 +2,8 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [
-    f"src/unsaddle/interop/{package}.py" for package in ("lightning", "transformers") if find_spec(package) is None
+collect_ignore_glob = [
+    f"src/unsaddle/interop/{package}*"
+    for package in ("lightning", "transformers", "scipy", "jax", "ase")
+    if find_spec(package) is None
 ]

@@ -1,0 +1,281 @@
+"""ASE: is a relaxed structure a minimum, and an optimizer that does not stop at saddles. Forces only.
+
+    is_minimum(atoms)                                        # a Verdict, in eV/Å²
+    Neon(atoms, logfile="-", trajectory="run.traj").run(fmax=0.01)
+
+Curvature is that of the energy in the space of the atoms that may move: what constraints hold is left out, and so are
+the translations and rotations of the whole that the system is free to make.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from ase import Atoms
+from ase.constraints import FixAtoms, FixCartesian, FixedLine, FixedPlane
+from ase.optimize import BFGS
+from ase.optimize.optimize import Optimizer
+from numpy.typing import NDArray
+from torch import Tensor
+
+import unsaddle
+from unsaddle import checks
+from unsaddle.cost import Ledger
+from unsaddle.objective import SampledFunction, freeze
+from unsaddle.verdict import Verdict
+
+Array = NDArray[np.float64]
+
+LINEAR = (FixAtoms, FixCartesian, FixedLine, FixedPlane)
+"""Constraints that hold coordinates in place, in which displacements form a linear space."""
+
+RIGID = 1e-8
+"""A rigid motion is free if constraints hold less than this share of it."""
+
+SHORTEST, LONGEST = 1e-3, 0.4
+"""The step off a saddle, in Å, of the atom that moves most: looked for from a tenth of an Å on, by forces."""
+
+
+def is_minimum(
+    atoms: Atoms,
+    *,
+    fmax: float = 0.05,
+    gamma: float | None = None,
+    delta: float = 0.05,
+    seed: int = 0,
+) -> Verdict:
+    """Whether the structure is a minimum of the energy, a saddle, or not relaxed. Neither moved nor re-attached.
+
+    Args:
+        atoms: with a calculator that has forces; constraints of `LINEAR` are heeded.
+        fmax: forces up to this, in eV/Å for each atom, count as relaxed.
+        gamma: curvatures down to −γ, in eV/Å², are let pass. By default a hundredth of the largest |eigenvalue|.
+        delta: the probability of a wrong verdict.
+        seed: of the random start.
+
+    Returns:
+        A `Verdict`; `verdict.cost.gradients` is the number of force calls. Its direction is in the order of
+        `atoms.positions.ravel()`, zero for what does not move.
+
+    >>> from ase.build import molecule
+    >>> from ase.calculators.emt import EMT
+    >>> water = molecule("H2O", calculator=EMT())
+    >>> is_minimum(water).kind
+    'not stationary'
+    """
+    surface = EnergySurface(atoms)
+    eps = checks.positive(fmax, "fmax") * float(np.sqrt(len(atoms)))
+    return unsaddle.is_minimum(surface, eps=eps, gamma=gamma, delta=delta, seed=seed)
+
+
+class EnergySurface:
+    """The energy as a function of the positions, an objective whose `point` is where the atoms are.
+
+    Gradients are projected on what may move: P(−F(x₀ + P(x − x₀))). The atoms are copied; the calculator is shared.
+    """
+
+    num_samples = 1
+
+    def __init__(self, atoms: Atoms) -> None:
+        if not isinstance(atoms, Atoms):
+            raise TypeError(f"atoms must be ase.Atoms, got {type(atoms).__name__}; cells and filters are not supported")
+        if atoms.calc is None:
+            raise ValueError("atoms have no calculator; set atoms.calc")
+        self._oracle = _Forces(atoms)
+        self.point = torch.from_numpy(atoms.positions.ravel().copy())
+
+    def sample(
+        self,
+        size: int | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        replacement: bool = False,
+        hessian: bool = False,
+        ledger: Ledger | None = None,
+    ) -> SampledFunction:
+        """The surface itself: there is nothing to draw."""
+        return freeze(self._oracle, 1, hessian, ledger)
+
+
+class _Forces:
+    def __init__(self, atoms: Atoms) -> None:
+        self._atoms = atoms.copy()
+        self._atoms.set_constraint()
+        self._atoms.calc = atoms.calc
+        self._start = atoms.positions.ravel().copy()
+        self._held = held_directions(atoms)
+        self._rigid = rigid_motions(atoms, self._held)
+
+    def value(self, x: Tensor) -> Tensor:
+        self._move(x)
+        return torch.tensor(self._atoms.get_potential_energy(), dtype=torch.float64)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The value is nan: no probe reads it, and not every calculator has energies. At the start it is zero."""
+        here = np.array_equal(x.numpy(), self._start)
+        self._move(x)
+        grad = self._project(-self._atoms.get_forces().ravel().astype(np.float64))
+        return torch.tensor(0.0 if here else np.nan, dtype=torch.float64), torch.from_numpy(grad)
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        raise ValueError("forces have no Hessian products; use a method that needs gradients only")
+
+    def _move(self, x: Tensor) -> None:
+        point = self._start + self._project(x.numpy() - self._start)
+        self._atoms.set_positions(point.reshape(-1, 3))
+
+    def _project(self, u: Array) -> Array:
+        moved = _without(u, self._held)
+        return moved - self._rigid.T @ (self._rigid @ moved)
+
+
+Held = list[tuple[int, Array]]
+"""(atom, an orthonormal basis of the directions in which it may not move) of each constrained atom."""
+
+
+def held_directions(atoms: Atoms) -> Held:
+    """What constraints hold, atom by atom."""
+    held: dict[int, list[Array]] = {}
+    for constraint in atoms.constraints:
+        if not isinstance(constraint, LINEAR):
+            raise ValueError(
+                f"the constraint {type(constraint).__name__} is not supported, only "
+                f"{', '.join(c.__name__ for c in LINEAR)}: displacements that heed it form no linear space"
+            )
+        for i in np.atleast_1d(constraint.get_indices()):
+            held.setdefault(int(i), []).append(_held_by(constraint))
+    return [(i, _orthonormal(np.concatenate(rows))) for i, rows in held.items()]
+
+
+def _held_by(constraint: Any) -> Array:
+    """Directions that a constraint holds, as rows."""
+    everything: Array = np.eye(3)
+    if isinstance(constraint, FixAtoms):
+        return everything
+    if isinstance(constraint, FixCartesian):
+        return everything[np.asarray(constraint.mask, dtype=bool)]
+    along: Array = np.array(constraint.dir, dtype=np.float64).reshape(1, 3)
+    along /= np.linalg.norm(along)
+    return along if isinstance(constraint, FixedPlane) else everything - along.T @ along
+
+
+def rigid_motions(atoms: Atoms, held: Held) -> Array:
+    """An orthonormal basis, as rows, of the translations and rotations of the whole that nothing holds.
+
+    Translations always leave the energy unchanged, periodic or not. A rotation about an axis does if no periodic
+    direction is turned by it: all three without periodicity, one along a wire, none for slabs and bulk. Of all these
+    motions, those that leave every constrained coordinate where it is remain: the rotations about a single fixed atom,
+    or none.
+    """
+    centred = atoms.positions - atoms.positions.mean(axis=0)
+    motions = [np.tile(axis, len(atoms)) for axis in np.eye(3)]
+    periodic = [np.asarray(vector) for vector, wraps in zip(atoms.cell, atoms.pbc, strict=True) if wraps]
+    if not periodic:
+        axes = list(np.eye(3))
+    elif len(periodic) == 1:
+        axes = [periodic[0] / np.linalg.norm(periodic[0])]
+    else:
+        axes = []
+    motions += [np.cross(axis, centred).ravel() for axis in axes]
+    basis = _orthonormal(np.array(motions))
+    if held:
+        blocked = np.array([row - _without(row, held) for row in basis])
+        _, values, turned = np.linalg.svd(blocked.T, full_matrices=True)
+        size = np.concatenate([values, np.zeros(len(basis) - len(values))])
+        basis = turned[size < RIGID] @ basis
+    return basis
+
+
+def _orthonormal(rows: Array) -> Array:
+    """An orthonormal basis of what the rows span."""
+    _, values, basis = np.linalg.svd(rows, full_matrices=False)
+    return np.asarray(basis[values > RIGID * values.max(initial=0.0)], dtype=np.float64)
+
+
+def _without(u: Array, held: Held) -> Array:
+    moved = u.reshape(-1, 3).copy()
+    for i, basis in held:
+        moved[i] -= basis.T @ (basis @ moved[i])
+    return moved.ravel()
+
+
+def promoted(base: type[Optimizer]) -> type[Optimizer]:
+    """An optimizer of ASE that looks where its forces have converged, and goes on if that is a saddle.
+
+    The class has the name Neon, the signature of `base` and further keyword arguments `gamma`, `delta` and `seed` as
+    `is_minimum` has them, and `max_escapes`. `run(fmax, steps)` returns True if forces have converged at a minimum. It
+    ends, with False, where that cannot be decided. `verdict` has the last verdict, `escapes` counts saddles that were
+    left. A step off a saddle is a step of the run: it is logged, observed, and written to the trajectory. Its length is
+    found by forces: doubled from 0.1 Å as long as the force drives it on.
+    """
+
+    class Neon(base):  # type: ignore[misc]
+        __doc__ = f"ASE's {base.__name__}, promoted: see `unsaddle.interop.ase.promoted`."
+
+        def __init__(
+            self,
+            atoms: Atoms,
+            *args: Any,
+            gamma: float | None = None,
+            delta: float = 0.05,
+            max_escapes: int = 100,
+            seed: int = 0,
+            **kwargs: Any,
+        ) -> None:
+            EnergySurface(atoms)  # Says what is wrong before anything is opened.
+            self.gamma, self.delta, self.max_escapes, self.seed = gamma, delta, max_escapes, seed
+            self.verdict: Verdict | None = None
+            self.escapes = 0
+            super().__init__(atoms, *args, **kwargs)
+
+        def gradient_converged(self, gradient: Array) -> bool:
+            self.verdict = None
+            if not super().gradient_converged(gradient):
+                return False
+            self.verdict = is_minimum(
+                self.atoms, fmax=self.fmax, gamma=self.gamma, delta=self.delta, seed=self.seed + self.escapes
+            )
+            if self.verdict.kind != "saddle" or self.escapes >= self.max_escapes:
+                self.max_steps = self.nsteps  # Whatever it is, more steps would not change it.
+            return self.verdict.kind == "minimum"
+
+        def step(self, *args: Any, **kwargs: Any) -> None:
+            if self.verdict is None or self.verdict.direction is None:
+                super().step(*args, **kwargs)
+                return
+            leave(self.atoms, self.verdict.direction.numpy())
+            self.escapes += 1
+            self.initialize()  # What the base has learnt of the curvature is that of the saddle.
+
+    Neon.__qualname__ = "Neon"
+    return Neon
+
+
+Neon = promoted(BFGS)
+"""ASE's BFGS, promoted."""
+
+
+def leave(atoms: Atoms, direction: Array) -> None:
+    """Move the atoms along ±direction, as far as their forces drive them on. Forces only.
+
+    The sign is that of the force along the direction, or plus where there is none. If the force at 0.1 Å (of the atom
+    that moves most) does not point on, shorter steps are tried, down to a thousandth.
+    """
+    start = atoms.positions.copy()
+    unit = direction.reshape(-1, 3) / np.linalg.norm(direction, axis=None)
+    v = unit / float(np.linalg.norm(unit.reshape(-1, 3), axis=1).max())
+    if float((atoms.get_forces(apply_constraint=False) * v).sum()) < 0.0:
+        v = -v
+
+    def driven(length: float) -> bool:
+        atoms.set_positions(start + length * v, apply_constraint=False)
+        return float((atoms.get_forces(apply_constraint=False) * v).sum()) > 0.0
+
+    length = 0.1
+    while not driven(length) and length > SHORTEST:
+        length /= 2.0
+    while 2.0 * length <= LONGEST and length >= 0.1 and driven(2.0 * length):
+        length *= 2.0
+    atoms.set_positions(start + length * v, apply_constraint=False)

@@ -1,0 +1,115 @@
+"""JAX functions as objectives: gradients by jax.grad, jitted, arrays exchanged without copies.
+
+    f = function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
+    unsaddle.is_minimum(f, torch.zeros(2))
+
+Points are torch vectors, here as everywhere; `torch.from_dlpack(array)` makes one of a JAX array, without a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import torch
+import torch.utils.dlpack
+from torch import Tensor
+
+from unsaddle import checks
+from unsaddle.cost import Ledger
+from unsaddle.objective import SampledFunction, freeze
+from unsaddle.objectives import derivatives
+
+
+def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
+    """An objective from a JAX function of a flat vector.
+
+    Args:
+        fun: `fun(x) -> scalar`, traceable by JAX.
+        jit: compile it with its gradient; False for functions that cannot be.
+
+    Points may be float32, or float64 where JAX has it enabled, `jax.config.update("jax_enable_x64", True)`. Gradients
+    come back as torch vectors in JAX's own memory, and points go in as JAX arrays in torch's, by DLPack. A point whose
+    memory is not aligned to 64 bytes is copied by JAX.
+
+    >>> f = function(lambda x: (x ** 4).sum() / 4)
+    >>> f.sample().grad(torch.tensor([1.0, 2.0])).tolist()
+    [1.0, 8.0]
+    """
+    derivatives.check_callable(fun, "fun")
+    return JaxFunction(fun, jit)
+
+
+class JaxFunction:
+    """What `function` returns: a deterministic objective."""
+
+    num_samples = 1
+
+    def __init__(self, fun: Callable[[Any], Any], jit: bool) -> None:
+        compiled = jax.jit if jit else _as_it_is
+
+        def scalar(x: Any) -> Any:
+            value = jnp.asarray(fun(x))
+            if value.size != 1:
+                raise ValueError(
+                    f"fun must return a scalar, got an array of shape {value.shape}; reduce it with .sum()"
+                )
+            return value.reshape(())
+
+        self._value = compiled(scalar)
+        self._value_and_grad = compiled(jax.value_and_grad(scalar))
+        self._product = compiled(lambda x, v: jax.jvp(jax.grad(scalar), (x,), (v,))[1])
+
+    def sample(
+        self,
+        size: int | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        replacement: bool = False,
+        hessian: bool = False,
+        ledger: Ledger | None = None,
+    ) -> SampledFunction:
+        """The function itself: there is nothing to draw."""
+        if size is not None and checks.count(size, "size") > 1:
+            raise ValueError(f"a JAX function has nothing to sample, so size must be None or 1, got {size}")
+        return freeze(_JaxOracle(self._value, self._value_and_grad, self._product), 1, hessian, ledger)
+
+
+class _JaxOracle:
+    def __init__(self, value: Callable[..., Any], both: Callable[..., Any], product: Callable[..., Any]) -> None:
+        self._value, self._both, self._product = value, both, product
+
+    def value(self, x: Tensor) -> Tensor:
+        return _to_torch(self._value(to_jax(x)))
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        value, grad = self._both(to_jax(x))
+        return _to_torch(value), _to_torch(grad)
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        return _to_torch(self._product(to_jax(x), to_jax(v)))
+
+
+def to_jax(x: Tensor) -> Any:
+    """The same numbers as a JAX array, in the same memory where that is aligned.
+
+    It must not be kept: torch may write there later.
+    """
+    if x.dtype == torch.float64 and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        raise TypeError(
+            "x is float64, but JAX computes in float32; "
+            'call jax.config.update("jax_enable_x64", True) first, or pass x.float()'
+        )
+    return jnp.from_dlpack(x)
+
+
+def _to_torch(array: Any) -> Tensor:
+    """The same numbers as a tensor in JAX's memory, once they are there: torch may change x as soon as this returns."""
+    tensor: Tensor = torch.utils.dlpack.from_dlpack(array.block_until_ready())
+    return tensor
+
+
+def _as_it_is(fun: Callable[..., Any]) -> Callable[..., Any]:
+    return fun
