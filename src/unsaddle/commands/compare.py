@@ -18,13 +18,18 @@ def compare(
         list[str] | None,
         typer.Option("--problems", "-p", help="A problem; repeat it, or separate several by semicolons."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each method on each problem.")] = 3,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Runs of each method on each problem; by default 5, with --demo 3.", show_default=False
+        ),
+    ] = None,
     seed: Seed = 0,
     out: Out = Path("results/compare"),
     data: Annotated[
         Path | None, typer.Option("--data", help="A folder of .npz or LIBSVM files: two more problems for each.")
     ] = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Two problems only.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Two problems only, for half a minute.")] = False,
     listed: Annotated[
         bool, typer.Option("--list", help="Show the methods and problems that there are, and end.")
     ] = False,
@@ -44,7 +49,7 @@ def compare(
         chosen = experiment.jobs(
             methods=_split(methods, ",") or experiment.DEFAULT_METHODS,
             problems=_split(problems, ";") or usual,
-            seeds=seeds,
+            seeds=seeds or (3 if demo else 5),
             seed=seed,
             data=folder,
         )

@@ -42,7 +42,7 @@ def jobs(
     *,
     methods: Sequence[str] = DEFAULT_METHODS,
     problems: Sequence[str] = DEFAULT_PROBLEMS,
-    seeds: int = 3,
+    seeds: int = 5,
     seed: int = 0,
     data: Path | None = None,
 ) -> list[Job]:

@@ -73,7 +73,7 @@ def _dimension(dimension: Curves) -> Figure:
         x = sorted({d for curve in own.values() for d in curve})
         for axis in (time, whole):
             highest = max((y for line in axis.get_lines() for y in line.get_ydata()), default=1.0)
-            _guide(axis, [d for d in x if d >= 1000] or x, 1.6 * highest, 1.0, "d")
+            _guide(axis, [d for d in x if d >= 1000] or x, 1.6 * highest, 1.0, "∝ d")
         time.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="time of a step, ms")
         steps.set(xscale="log", xlabel="dimension d", ylabel="steps to an (ε, γ)-point", ylim=(0, None))
         whole.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="time to an (ε, γ)-point, s")
@@ -93,7 +93,7 @@ def _eps(slope: Curves, one: Curves) -> Figure:
     with journal():
         figure, axes = new_figure(1, 2, width=TWO_COLUMNS, height=3.1)
         for axis, curves, title in zip(
-            axes, (slope, one), ("slope: the hardest function for each ε", "one function"), strict=True
+            axes, (slope, one), ("slope: for each ε a function of its own", "one function"), strict=True
         ):
             tops: list[tuple[list[float], list[float]]] = []
             for method in DRAWN:
@@ -107,8 +107,8 @@ def _eps(slope: Curves, one: Curves) -> Figure:
             if tops:
                 x, middle = max(tops, key=lambda t: t[1][-1])
                 low = min(tops, key=lambda t: t[1][-1])[1][-1]
-                powers = ((4.0, "ε⁻⁴", 2.0 * middle[-1]), (2.0, "ε⁻²", 0.5 * low))
-                for power, label, at in powers if curves is slope else powers[1:]:
+                guides = [(4.0, "ε⁻⁴", 2.0 * middle[-1]), (2.0, "ε⁻²", 0.5 * low)]
+                for power, label, at in guides if curves is slope else [(2.0, "ε⁻²", 2.0 * middle[-1])]:
                     _guide(axis, x, at, power, label)
             axis.set(xscale="log", yscale="log", xlabel="1/ε", ylabel="component gradients (IFO)", title=title)
             _ticks(axis, sorted({at for curve in curves.values() for at in curve}))
