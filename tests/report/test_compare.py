@@ -3,7 +3,7 @@ import math
 import pytest
 
 from unsaddle.experiments.compare import NOT_APPLICABLE
-from unsaddle.report.compare import arrivals, by_problem, profiles, sections, slug, statements
+from unsaddle.report.compare import arrivals, by_problem, profiles, sections, slug, statements, summary
 
 
 def row(method, seed, gradients, *, problem="chain", products=0, claimed=True):
@@ -105,3 +105,8 @@ def test_a_run_that_diverged_can_be_drawn(value):
 
 def test_names_of_files_are_plain():
     assert slug("sigmoid, a9a") == "sigmoid-a9a"
+
+
+def test_the_summary_orders_methods_by_samples():
+    rows = [row("sgd", 0, None), row("neon-sgd", 0, 400), row("sncg", 0, 50, products=700)]
+    assert summary(by_problem(rows))[1] == "  chain: sncg 50 + 700, neon-sgd 400, sgd never"

@@ -39,6 +39,7 @@ def compare(
     from unsaddle.experiments import cases, harness
     from unsaddle.experiments import compare as experiment
     from unsaddle.methods import METHODS
+    from unsaddle.report.compare import by_problem, summary
 
     def run() -> None:
         folder = None if data is None else data.resolve()
@@ -53,7 +54,7 @@ def compare(
             seed=seed,
             data=folder,
         )
-        harness.run(
+        rows = harness.run(
             chosen,
             experiment.work,
             out,
@@ -61,6 +62,8 @@ def compare(
             processes=processes,
             describe=experiment.describe,
         )
+        for line in summary(by_problem(rows)):
+            typer.echo(line)
 
     run_and_report(run, out)
 

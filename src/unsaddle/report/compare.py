@@ -152,6 +152,22 @@ def _count(number: float) -> Cell:
     return round(number) if math.isfinite(number) else "never"
 
 
+def summary(runs: Runs) -> list[str]:
+    """The table in a line a problem, fewest samples first, for a terminal."""
+    lines = ["Median component gradients (+ Hessian products) to an (ε, γ)-point:"]
+    for problem, methods in runs.items():
+        ordered = sorted(methods.items(), key=lambda item: median(item[1]))
+        lines.append(f"  {problem}: " + ", ".join(f"{method} {_spent(rows)}" for method, rows in ordered))
+    return lines
+
+
+def _spent(rows: Sequence[Row]) -> str:
+    if not math.isfinite(median(rows)):
+        return "never"
+    products = median(rows, "products")
+    return f"{median(rows):.0f}" + (f" + {products:.0f}" if products else "")
+
+
 def statements(runs: Runs) -> Table:
     """Which method of a pair needs fewer samples, problem by problem."""
     lines: list[list[Cell]] = []
