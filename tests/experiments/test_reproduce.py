@@ -105,6 +105,7 @@ def row(method, quotient, *, target=0, lowest=math.inf, each=10):
         "samples": samples,
         "quotient": quotient,
         "lowest": lowest,
+        "ncfind": None,
     }
 
 
@@ -140,6 +141,15 @@ def test_a_stochastic_version_is_judged_by_where_it_gets_and_by_how_quickly():
     assert all(o.true for o in good.values())
     bad = judged(lanczos, full, row("neon-st", [0.5, 0.4], each=1))
     assert not any(o.true for o in bad.values())
+
+
+def test_that_ncfind_ends_a_run_is_read_off_its_row():
+    lanczos, ended = row("lanczos", [0.0, -2.0], lowest=-2.0), row("neon+-st", [0.0, -1.0])
+    name = ("Fig.", "NEON⁺st terminates earlier since NCFind is executed")
+    assert not judged(lanczos, ended)[name].true
+    ended["ncfind"] = {"iterations": 6, "samples": 1300, "quotient": 0.5}
+    assert judged(lanczos, ended)[name].measured == {0: 6.0}
+    assert judged(lanczos, ended)[name].true
 
 
 def test_a_statement_is_true_only_if_it_is_at_every_target():

@@ -170,8 +170,12 @@ def _pair(curves: Curves) -> Any:
     figure, (left, right) = new_figure(1, 2, width=TWO_COLUMNS, height=3.1, sharey=True)
     _draw(left, curves, FULL, "iterations")
     _draw(right, curves, FULL + SAMPLED, "samples")
-    left.set(title="(a) on full data", xlabel="iterations", ylabel="curvature uᵀHu / ‖u‖²")
-    right.set(title="(b) on sub-sampled data", xlabel="IFO calls (Hessian products: ISO calls)")
+    left.set(
+        title="(a) on full data",
+        xlabel="iterations (one full gradient or Hessian product each)",
+        ylabel="curvature uᵀHu / ‖u‖²",
+    )
+    right.set(title="(b) on sub-sampled data", xlabel="IFO calls (of Hessian products: ISO calls)")
     legend_below(figure, right, left, columns=5)
     return figure
 
