@@ -1,1 +1,1 @@
-"""Experiments: the paper's problem on embedded data. They need the extra `demo`."""
+"""Experiments: the paper's, as jobs that a harness turns into rows. They need the extra `cli`."""
