@@ -9,6 +9,7 @@ the translations and rotations of the whole that the system is free to make.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import unsaddle
-from unsaddle import checks
+from unsaddle import checks, vectors
 from unsaddle.cost import Ledger
 from unsaddle.objective import SampledFunction, freeze
 from unsaddle.verdict import Verdict
@@ -67,7 +68,8 @@ def is_minimum(
     """
     surface = EnergySurface(atoms)
     eps = checks.positive(fmax, "fmax") * float(np.sqrt(len(atoms)))
-    return unsaddle.is_minimum(surface, eps=eps, gamma=gamma, delta=delta, seed=seed)
+    verdict = unsaddle.is_minimum(surface, eps=eps, gamma=gamma, delta=delta, seed=seed)
+    return verdict if verdict.direction is None else replace(verdict, direction=surface.free_part(verdict.direction))
 
 
 class EnergySurface:
@@ -98,6 +100,10 @@ class EnergySurface:
         """The surface itself: there is nothing to draw."""
         return freeze(self._oracle, 1, hessian, ledger)
 
+    def free_part(self, direction: Tensor) -> Tensor:
+        """The direction without what the random start of a search has left in it of motions that are held or rigid."""
+        return self._oracle.project(direction)
+
 
 class _Forces:
     def __init__(self, atoms: Atoms) -> None:
@@ -121,6 +127,10 @@ class _Forces:
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         raise ValueError("forces have no Hessian products; use a method that needs gradients only")
+
+    def project(self, direction: Tensor) -> Tensor:
+        v = torch.from_numpy(self._project(direction.numpy()))
+        return v.div_(vectors.norm(v))
 
     def _move(self, x: Tensor) -> None:
         point = self._start + self._project(x.numpy() - self._start)
@@ -155,10 +165,12 @@ def _held_by(constraint: Any) -> Array:
     if isinstance(constraint, FixAtoms):
         return everything
     if isinstance(constraint, FixCartesian):
-        return everything[np.asarray(constraint.mask, dtype=bool)]
+        chosen: Array = everything[np.asarray(constraint.mask, dtype=bool)]
+        return chosen
     along: Array = np.array(constraint.dir, dtype=np.float64).reshape(1, 3)
     along /= np.linalg.norm(along)
-    return along if isinstance(constraint, FixedPlane) else everything - along.T @ along
+    across: Array = everything - along.T @ along
+    return along if isinstance(constraint, FixedPlane) else across
 
 
 def rigid_motions(atoms: Atoms, held: Held) -> Array:
