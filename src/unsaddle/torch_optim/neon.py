@@ -19,6 +19,7 @@ from unsaddle.torch_optim.at_once import decide
 from unsaddle.torch_optim.closure import Closure, ClosureObjective
 from unsaddle.torch_optim.events import Event
 from unsaddle.torch_optim.prober import Prober
+from unsaddle.torch_optim.sharded_state import ShardedState
 
 HOOKS = (
     "_optimizer_step_pre_hooks",
@@ -264,6 +265,14 @@ class Neon(Optimizer):
         self._prober = Prober(self.rules, state)
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
+
+    def sharded_state(self) -> ShardedState:
+        """Neon's own state for `torch.distributed.checkpoint`, to be saved and loaded beside that of the base."""
+
+        def replace(state: policy.State) -> None:
+            self._prober = Prober(self.rules, state)
+
+        return ShardedState(self._parameters(), self._prober.state, replace)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"base": self.base, "rules": self.rules, "state": self._prober.state.to_dict()}

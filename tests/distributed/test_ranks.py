@@ -1,0 +1,105 @@
+"""Models on several ranks, started by torchrun with gloo, against the same model and the same rows in one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.distributed import worker
+from tests.distributed.launch import on_ranks
+
+RUNS = {"ddp-views": 2, "fsdp": 2, "hsdp": 4}
+SCENARIOS = "extractors,noise,value_only,sampler"
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, Any]:
+    """The same in this process, which is the only one."""
+    at_once = worker.vectors.DRAWN_AT_ONCE
+    try:
+        return {name: getattr(worker, name)("alone") for name in SCENARIOS.split(",")}
+    finally:
+        worker.vectors.DRAWN_AT_ONCE = at_once
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each rank saw."""
+    return on_ranks(RUNS[request.param], SCENARIOS, request.param, tmp_path_factory.mktemp(request.param))
+
+
+def test_all_ranks_decide_on_the_same_bits(seen: list[dict[str, Any]]) -> None:
+    for scenario, answer in seen[0].items():
+        for other in seen[1:]:
+            for key, value in answer.items():
+                if not key.startswith("held"):  # How much of the vector is here.
+                    assert other[scenario][key] == value, f"{scenario}, {key}"
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-3)])
+@pytest.mark.parametrize("method", [*worker.CONSTANT_MEMORY, "krylov"])
+def test_an_extractor_finds_what_it_finds_in_one_process(
+    seen: list[dict[str, Any]], alone: dict[str, Any], method: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    ours, reference = (answers["extractors"][f"{method}, {dtype}"] for answers in (seen[0], alone))
+    assert ours["status"] == reference["status"]
+    assert ours["history"] == pytest.approx(reference["history"], rel=tolerance, abs=tolerance)
+    if method != "krylov":
+        assert ours["curvature"] == pytest.approx(reference["curvature"], abs=tolerance)
+        assert ours["direction"] == pytest.approx(reference["direction"], abs=tolerance)
+        assert (ours["gradients"], ours["samples"]) == (reference["gradients"], reference["samples"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_measured_constants_give_the_same_answer_within_the_error_that_is_stated(
+    seen: list[dict[str, Any]], alone: dict[str, Any], dtype: torch.dtype
+) -> None:
+    ours, reference = (answers["extractors"][f"auto, {dtype}"] for answers in (seen[0], alone))
+    assert (ours["status"], ours["kind"]) == (reference["status"], reference["kind"])
+    assert abs(ours["curvature"] - reference["curvature"]) <= ours["error"] + reference["error"]
+    assert ours["gradient_norm"] == pytest.approx(reference["gradient_norm"], rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_parameters_gradients_and_buffers_are_left_bit_for_bit(seen: list[dict[str, Any]], dtype: torch.dtype) -> None:
+    assert all(answer["extractors"][f"untouched, {dtype}"] for answer in seen)
+
+
+@pytest.mark.parametrize("method", [*worker.CONSTANT_MEMORY, "krylov"])
+def test_a_step_sends_one_message_beyond_the_gradient_s_own_and_krylov_two(
+    seen: list[dict[str, Any]], method: str
+) -> None:
+    for dtype in (torch.float64, torch.float32):
+        sent = seen[0]["extractors"][f"{method}, {dtype}"]["messages a step"]
+        assert sent == (2 if method == "krylov" else 1)
+
+
+def test_no_rank_holds_a_vector_of_a_sharded_model_in_full(seen: list[dict[str, Any]], request: Any) -> None:
+    held = [answer["extractors"]["held, torch.float64"] for answer in seen]
+    kind = request.node.callspec.params["seen"]
+    replicas = {"ddp-views": 2, "fsdp": 1, "hsdp": 2}[kind]
+    assert sum(held) == replicas * 70
+    assert kind == "ddp-views" or max(held) < 70
+
+
+def test_noise_is_the_same_vector_for_any_number_of_ranks(seen: list[dict[str, Any]], alone: dict[str, Any]) -> None:
+    ours, reference = seen[0]["noise"], alone["noise"]
+    assert ours["dimension"] == reference["dimension"] == 70
+    assert ours["direction"] == pytest.approx(reference["direction"], rel=1e-6)
+    assert ours["ball"] == pytest.approx(reference["ball"], rel=1e-6)
+
+
+def test_a_forward_pass_without_backward_does_not_hide_the_weights_of_the_next(
+    seen: list[dict[str, Any]], alone: dict[str, Any]
+) -> None:
+    ours, reference = seen[0]["value_only"], alone["value_only"]
+    assert ours["value"] == pytest.approx(reference["value"], rel=1e-12)
+    assert ours["grad"] == pytest.approx(reference["grad"], abs=1e-12)
+    assert ours["parameters"]
+
+
+def test_rows_of_a_distributed_sampler_count_once(seen: list[dict[str, Any]], alone: dict[str, Any]) -> None:
+    assert seen[0]["sampler"]["n"] == alone["sampler"]["n"] == 50
+    assert seen[0]["sampler"]["value"] == pytest.approx(alone["sampler"]["value"], rel=1e-12)
