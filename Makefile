@@ -6,8 +6,7 @@ STAMP := $(VENV)/.installed
 OUT ?= results
 # make reproduce DATA=path/to/mnist.npz: the paper's size, n = 6000 and d = 5000, made from MNIST's 4 and 9.
 DATA ?=
-AS ?= $(if $(filter %.npz,$(DATA)),gisette)
-REPRODUCE = $(if $(DATA),--data $(DATA) $(if $(AS),--as $(AS)))
+LIKE ?= $(if $(findstring mnist,$(notdir $(DATA))),gisette)
 
 .PHONY: demo reproduce test lint bench clean
 
@@ -15,10 +14,15 @@ demo: $(STAMP)
 	$(BIN)/unsaddle reproduce --targets 1 --out $(OUT)/demo
 	$(BIN)/unsaddle compare --demo --out $(OUT)/demo
 
+ifeq ($(DATA),)
 reproduce: $(STAMP)
-	$(BIN)/unsaddle reproduce $(REPRODUCE) --out $(OUT)/reproduce
+	$(BIN)/unsaddle reproduce --out $(OUT)/reproduce
 	$(BIN)/unsaddle compare --out $(OUT)/reproduce
 	$(BIN)/unsaddle complexity --out $(OUT)/reproduce
+else
+reproduce: $(STAMP)
+	$(BIN)/unsaddle reproduce --data $(DATA) $(if $(LIKE),--as $(LIKE)) --out $(OUT)/$(basename $(notdir $(DATA)))
+endif
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q

@@ -1,6 +1,8 @@
+import contextlib
 import functools
 import json
 import math
+import os
 import random
 import signal
 import subprocess
@@ -150,3 +152,19 @@ def test_other_rows_of_the_file_are_kept(tmp_path):
         file.append({"experiment": "another", "settings": {"i": 0}, "square": -1})
     squares.run(tmp_path, count=2)
     assert [row["square"] for row in stored.read(tmp_path)] == [-1, 0, 1]
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_time_left(tmp_path):
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "tests.experiments.squares", str(tmp_path), "1", "20"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True) as run:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # Linux says so when the other end is closed.
+            while part := os.read(ours, 65536):
+                shown += part
+        assert run.stdout.read() == ""
+    os.close(ours)
+    assert run.returncode == 0
+    assert b"left:" in shown
+    assert b"20/20" in shown
