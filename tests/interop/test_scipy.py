@@ -359,6 +359,17 @@ def test_a_right_gradient_in_single_precision_passes():
     assert result.nfev < 1000
 
 
+def test_at_a_stationary_point_rounding_is_not_taken_for_a_wrong_gradient():
+    """Residuals of 1e-12 among terms of size 1: neither gradient nor values have a digit that is right."""
+    rows = np.random.default_rng(0).standard_normal((40, 22))
+    target = rows @ np.ones(22) * (1.0 + 1e-13 * np.arange(40))
+    for x0 in np.ones(22), np.ones(22) + 1e-12:
+        result = minimize(
+            lambda x: float(((rows @ x - target) ** 2).sum()), x0, jac=lambda x: 2.0 * rows.T @ (rows @ x - target)
+        )
+        assert result.success
+
+
 def test_the_check_can_be_left_out():
     result = minimize(f, (1.0, 0.0), jac=lambda x: 1.1 * g(x), check_gradient=False)
     assert result.nfev > 0

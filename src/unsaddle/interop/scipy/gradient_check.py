@@ -15,6 +15,10 @@ precision; functions that compute in less need longer ones."""
 TOLERANCE = 1e-7
 """A difference that is so near to the derivative, as a share of the gradient's norm, agrees with it."""
 
+NEGLIGIBLE = 1e-2
+"""And so does one that is off by less than this share of how much the derivative changes over the step: at a stationary
+point both are rounding."""
+
 BELIEVED = 0.1
 """Two differences are believed against jac if they are this much nearer to each other than to it."""
 
@@ -43,7 +47,7 @@ def check_gradient(problem: Problem, x: Array, grad: Array, seed: int) -> None:
 
 def _disagreement(value: Callable[[Array], float], problem: Problem, x: Array, v: Array, grad: Array) -> float | None:
     """The derivative along v by values, where it is not grad·v; None if it agrees, or if nothing can be said."""
-    before = np.nan
+    before, here = np.nan, None
     for step in STEPS:
         h = step * CENTRAL * max(1.0, float(np.abs(x).max()))
         above, below = (np.clip(x + side * h * v, problem.lower, problem.upper) for side in (1.0, -1.0))
@@ -55,6 +59,10 @@ def _disagreement(value: Callable[[Array], float], problem: Problem, x: Array, v
         rounding = 16.0 * EPS * (abs(high) + abs(low)) / length
         off = abs(derivative - expected)
         if not off > TOLERANCE * float(np.linalg.norm(grad)) + rounding:
+            return None
+        if here is None:
+            here = value(x)
+        if not off > NEGLIGIBLE * abs(high - 2.0 * here + low) / length:
             return None
         if abs(derivative - before) <= BELIEVED * off:
             return derivative
