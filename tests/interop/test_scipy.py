@@ -375,6 +375,26 @@ def test_the_check_can_be_left_out():
     assert result.nfev > 0
 
 
+def test_a_function_that_moves_in_steps_larger_than_its_variables_is_looked_at_from_farther_away():
+    """Residuals computed as differences of sums of cosines, all near d: rounding of x is invisible to them."""
+    d = 60
+
+    def residuals(x):
+        return (d - np.cos(x).sum()) + np.arange(1, d + 1) * (1.0 - np.cos(x)) - np.sin(x)
+
+    def jacobian(x):
+        return np.sin(x)[None, :] + np.diag(np.arange(1, d + 1) * np.sin(x) - np.cos(x))
+
+    result = minimize(
+        lambda x: float((residuals(x) ** 2).sum()),
+        np.full(d, 1e-3 / d),
+        jac=lambda x: 2.0 * jacobian(x).T @ residuals(x),
+        tol=1e-14,
+    )
+    assert result.success
+    assert result.verdict.kind == "minimum"
+
+
 # No endless loops
 
 

@@ -10,8 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unsaddle import vectors
 from unsaddle.cost import Ledger
-from unsaddle.interop.scipy.problem import Array, Problem
+from unsaddle.curvature.extract import RELATIVE_GAMMA
+from unsaddle.curvature.probing import NOISE_SHARE
+from unsaddle.interop.scipy.problem import CENTRAL, Array, Problem
 from unsaddle.objective import SampledFunction, freeze
 
 AT_BOUND = 1e-8
@@ -76,6 +79,20 @@ class FreeFunction:
         """The function itself: there is nothing to draw."""
         return freeze(self._oracle, 1, hessian, ledger)
 
+    def look_farther(self, gamma: float | None) -> None:
+        """Have the next look probe at the cube root of the precision, times max(1, ‖z‖): with one gradient.
+
+        A function that computes through terms much larger than x, as cos does near zero, moves in steps that a shift by
+        some roundings of x does not see; its gradients then seem exact, and the probes chosen by that are too short.
+        """
+        r = CENTRAL * max(1.0, vectors.norm(self.point))
+        v = vectors.random_direction(self.point, torch.Generator().manual_seed(0))
+        f = self.sample()
+        change = vectors.norm(f.grad(torch.add(self.point, v, alpha=r)) - f.grad(self.point)) / r
+        # The radius is chosen as √2σ/(share·γ).
+        sought = RELATIVE_GAMMA * change if gamma is None else gamma
+        self._oracle.noise_floor = NOISE_SHARE[torch.float64] * sought * r / 2.0**0.5
+
     def full(self, z: Tensor) -> Array:
         """All variables, with the free ones at z or, if that is outside, at the bounds."""
         return self._oracle.clipped(z)
@@ -93,6 +110,7 @@ class _Oracle:
     ) -> None:
         self._problem, self._x, self._value, self._free = problem, x, value, free
         self._product, self._start = product, start
+        self.noise_floor = 0.0
 
     def value(self, z: Tensor) -> Tensor:
         return torch.tensor(self._problem.probe_value(self.clipped(z)), dtype=torch.float64)
@@ -115,7 +133,8 @@ class _Oracle:
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
         """Of differences of values: their rounding."""
-        return 0.0 if self._product is not None else self._problem.gradient_error(value, self._start.size)
+        known = 0.0 if self._product is not None else self._problem.gradient_error(value, self._start.size)
+        return max(known, self.noise_floor)
 
     def clipped(self, z: Tensor) -> Array:
         return np.clip(self._at(z), self._problem.lower, self._problem.upper)

@@ -13,6 +13,7 @@ from scipy.optimize import minimize as scipy_minimize
 from torch import Tensor
 
 from unsaddle import checks, vectors
+from unsaddle.curvature.result import Status
 from unsaddle.escape import by_line_search
 from unsaddle.interop.scipy.free import FreeFunction, free_variables
 from unsaddle.interop.scipy.gradient_check import check_gradient as check_against_values
@@ -41,6 +42,9 @@ BUDGETS = {"maxiter": "nit", "maxfun": "nfev", "maxfev": "nfev"}
 
 UNDECIDED, TOO_MANY_ESCAPES, STUCK, BUDGET = 100, 101, 102, 103
 """`status` where SciPy has converged but this is not known to be a minimum; SciPy's own are all below."""
+
+FARTHER = (Status.FLAT, Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
+"""Where a longer probe may decide what a short one did not."""
 
 LONG = 1e-3
 """The first length of a step, times max(1, ‖x‖)."""
@@ -225,9 +229,17 @@ def neon(
 
 
 def _look(f: FreeFunction, gamma: float | None, delta: float, seed: int) -> Verdict:
-    """The verdict; SciPy has decided that the point is stationary, so its gradient is, whatever its norm."""
+    """The verdict; SciPy has decided that the point is stationary, so its gradient is, whatever its norm.
+
+    What is undecided because gradients do not add up to a Hessian is looked at once more, from farther away.
+    """
     everything = float(np.finfo(np.float64).max) / 4.0
     verdict = is_minimum(f, eps=everything, gamma=gamma, delta=delta, start_delta=delta, seed=seed)
+    if verdict.kind == "undecided" and verdict.evidence.status in FARTHER:
+        f.look_farther(gamma)
+        again = is_minimum(f, eps=everything, gamma=gamma, delta=delta, start_delta=delta, seed=seed)
+        if again.kind != "undecided":
+            verdict = again
     return replace(verdict, eps=verdict.gradient_norm + verdict.gradient_error)
 
 
