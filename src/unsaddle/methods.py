@@ -26,6 +26,7 @@ from unsaddle.framework.theory import ProblemConstants
 from unsaddle.objective import Objective
 from unsaddle.options import Options
 from unsaddle.progress import shown
+from unsaddle.ranks import with_its_ranks
 from unsaddle.run import Callback, Run, Solution
 
 
@@ -60,6 +61,7 @@ RIVALS: dict[str, Callable[[Run, Options], None]] = {
 METHODS = (*(f"neon-{name}" for name in FIRST_ORDER), *RIVALS, *FIRST_ORDER)
 
 
+@with_its_ranks
 def minimize(
     objective: Objective,
     x0: Tensor,

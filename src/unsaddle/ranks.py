@@ -31,9 +31,9 @@ class Ranks:
 
     group: Any
     """The process group, over all replicas and shards; None for a single process."""
-    dimension: int
-    """Of the whole vector."""
-    pieces: tuple[tuple[int, int], ...]
+    dimension: int | None
+    """Of the whole vector, where this rank holds a part of it; None where it holds everything."""
+    pieces: tuple[tuple[int, int], ...] = ()
     """(first index in the whole vector, length) of what this rank holds, in the order in which it holds it."""
     replicas: int
     """How many ranks hold each entry."""
@@ -118,10 +118,7 @@ def of_parameters(parameters: Sequence[Tensor], group: Any = None) -> Ranks | No
     """
     sharded = [p for p in parameters if is_sharded(p)]
     if not sharded:
-        if group is None or dist.get_world_size(group) == 1:
-            return None
-        d = sum(p.numel() for p in parameters)
-        return Ranks(group=group, dimension=d, pieces=((0, d),), replicas=dist.get_world_size(group))
+        return replicated(group)
     mesh, placements = sharded[0].device_mesh, sharded[0].placements  # type: ignore[attr-defined]
     if len(sharded) < len(parameters) or any(
         p.device_mesh != mesh or p.placements != placements  # type: ignore[attr-defined]
@@ -145,6 +142,13 @@ def of_parameters(parameters: Sequence[Tensor], group: Any = None) -> Ranks | No
     return Ranks(
         group=_group(mesh), dimension=start, pieces=tuple(pieces), replicas=math.prod(mesh.shape) // mesh.size(by)
     )
+
+
+def replicated(group: Any) -> Ranks | None:
+    """The ranks of a group that each hold everything; None where there is one only."""
+    if group is None or dist.get_world_size(group) == 1:
+        return None
+    return Ranks(group=group, dimension=None, replicas=dist.get_world_size(group))
 
 
 def is_sharded(tensor: Tensor) -> bool:

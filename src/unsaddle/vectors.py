@@ -78,7 +78,7 @@ def summed(products: Tensor) -> Tensor:
 def dimension(x: Tensor) -> int:
     """d, of the whole vector that x is, or is a part of."""
     team = ranks.current()
-    return x.numel() if team is None else team.dimension
+    return x.numel() if team is None or team.dimension is None else team.dimension
 
 
 def random_direction(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -113,7 +113,7 @@ def _drawn(like: Tensor, generator: torch.Generator) -> Tensor:
         return torch.randn(count, generator=generator, dtype=like.dtype, device=generator.device)
 
     team = ranks.current()
-    if team is None:
+    if team is None or team.dimension is None:
         return draw(like.numel())
     u = torch.empty(like.numel(), dtype=like.dtype, device=generator.device)
     begin = 0

@@ -11,7 +11,7 @@ from tests.distributed import worker
 from tests.distributed.launch import on_ranks
 
 RUNS = {"ddp-views": 2, "fsdp": 2, "hsdp": 4}
-SCENARIOS = "extractors,noise,value_only,sampler"
+SCENARIOS = "extractors,noise,value_only,sampler,finite_sum"
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +103,15 @@ def test_a_forward_pass_without_backward_does_not_hide_the_weights_of_the_next(
 def test_rows_of_a_distributed_sampler_count_once(seen: list[dict[str, Any]], alone: dict[str, Any]) -> None:
     assert seen[0]["sampler"]["n"] == alone["sampler"]["n"] == 50
     assert seen[0]["sampler"]["value"] == pytest.approx(alone["sampler"]["value"], rel=1e-12)
+
+
+def test_a_sum_with_rows_on_several_ranks_is_minimised_as_in_one_process(
+    seen: list[dict[str, Any]], alone: dict[str, Any]
+) -> None:
+    ours, reference = seen[0]["finite_sum"], alone["finite_sum"]
+    assert ours["n"] == 200
+    assert reference["status"] == "SECOND_ORDER_POINT"
+    assert reference["escapes"] >= 1  # It starts at a saddle.
+    assert {k: ours[k] for k in ("status", "kind")} == {k: reference[k] for k in ("status", "kind")}
+    sign = 1.0 if ours["x"][1] * reference["x"][1] > 0.0 else -1.0  # x and −x are the same minimum.
+    assert [sign * c for c in ours["x"]] == pytest.approx(reference["x"], abs=1e-2)

@@ -19,7 +19,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from unsaddle import ModelObjective, Neon, is_minimum, negative_curvature, ranks, vectors
+from unsaddle import FiniteSum, ModelObjective, Neon, is_minimum, minimize, negative_curvature, ranks, vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extract import find
@@ -88,7 +88,7 @@ def wrap(model: nn.Module, kind: str) -> nn.Module:
 
 def whole(v: Tensor | None, objective: ModelObjective) -> list[float] | None:
     """A vector that ranks hold together, from all of them."""
-    if v is None or objective.ranks is None:
+    if v is None or objective.ranks is None or objective.ranks.dimension is None:
         return None if v is None else v.tolist()
     full = torch.zeros(objective.ranks.dimension, dtype=torch.float64)
     offset = 0
@@ -214,6 +214,29 @@ def sampler(kind: str) -> dict[str, Any]:
     shares = DistributedSampler(data) if WORLD > 1 else None
     F = ModelObjective(model, loss, DataLoader(data, batch_size=8, sampler=shares))
     return {"n": F.num_samples, "value": float(F.sample().value(F.point))}
+
+
+def finite_sum(kind: str) -> dict[str, Any]:
+    """`minimize` on a sum whose rows lie on several ranks, and a verdict where it ends."""
+    generator = torch.Generator().manual_seed(2)
+    a = torch.randn(200, 6, generator=generator, dtype=torch.float64)
+    y = (a @ torch.arange(6.0, dtype=torch.float64)).square()
+    first, last = [4 * cut for cut in CUTS[WORLD]][RANK : RANK + 2]
+    group = dist.group.WORLD if WORLD > 1 else None
+
+    def phases(x: Tensor, a: Tensor, y: Tensor) -> Tensor:
+        return ((a @ x).square() - y).square().mean() / 4e2
+
+    F = FiniteSum(phases, a[first:last], y[first:last], process_group=group)
+    found = minimize(F, torch.zeros(6, dtype=torch.float64), method="neon-scsg", eps=1e-2, seed=4, max_samples=200_000)
+    return {
+        "n": F.num_samples,
+        "x": found.x.tolist(),
+        "status": found.status.name,
+        "samples": found.cost.samples,
+        "escapes": found.escapes,
+        "kind": is_minimum(F, found.x, gamma=1e-2).kind,
+    }
 
 
 def autoencoder() -> nn.Module:

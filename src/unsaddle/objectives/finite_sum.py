@@ -12,6 +12,8 @@ from unsaddle.cost import Ledger
 from unsaddle.objective import Oracle, SampledFunction, freeze
 from unsaddle.objectives import derivatives
 from unsaddle.objectives.sampling import draw_indices, take_rows
+from unsaddle.objectives.shared import SharedOracle, split_by_rank
+from unsaddle.ranks import replicated
 
 LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)
 """Layouts whose rows can be gathered; CSR is the quick one of the sparse."""
@@ -26,6 +28,8 @@ class FiniteSum:
         tensors: data that share their first dimension n: dense, or sparse in CSR layout.
         gradient: whether `loss` returns its own gradient.
         hvp: `hvp(x, v, *rows)`, if Hessian products are known by hand.
+        process_group: ranks that have rows of the sum each, and x all of them: F is the mean over all rows, those of
+            rank 0 first. The same seed then draws the same rows for any number of ranks.
 
     The rows of a sample are gathered once, when it is drawn.
 
@@ -43,6 +47,7 @@ class FiniteSum:
         *tensors: Tensor,
         gradient: bool = False,
         hvp: Callable[..., Tensor] | None = None,
+        process_group: Any = None,
     ) -> None:
         derivatives.check_callable(loss, "loss")
 
@@ -50,19 +55,19 @@ class FiniteSum:
             product = None if hvp is None else lambda x, v: hvp(x, v, *rows)
             return derivatives.oracle(lambda x: loss(x, *rows), gradient, product)
 
-        self._set_up(oracle, tensors)
+        self._set_up(oracle, tensors, process_group)
 
     @classmethod
-    def from_oracle(cls, oracle: Callable[..., Oracle], *tensors: Tensor) -> FiniteSum:
+    def from_oracle(cls, oracle: Callable[..., Oracle], *tensors: Tensor, process_group: Any = None) -> FiniteSum:
         """A finite sum whose mathematics is `oracle(*rows)`, made once for each sample.
 
         For losses that prepare something from their rows, such as the transpose of a sparse matrix.
         """
         self = cls.__new__(cls)
-        self._set_up(oracle, tensors)
+        self._set_up(oracle, tensors, process_group)
         return self
 
-    def _set_up(self, oracle: Callable[..., Oracle], tensors: tuple[Tensor, ...]) -> None:
+    def _set_up(self, oracle: Callable[..., Oracle], tensors: tuple[Tensor, ...], process_group: Any) -> None:
         for i, tensor in enumerate(tensors):
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"data tensor {i} must be a torch.Tensor, got {type(tensor).__name__}")
@@ -78,7 +83,9 @@ class FiniteSum:
         sizes = sorted({t.shape[0] for t in tensors})
         if len(sizes) > 1:
             raise ValueError(f"data tensors must share their first dimension, got lengths {sizes}")
-        if sizes[0] == 0:
+        self.ranks = replicated(process_group)
+        self._counts = [sizes[0]] if self.ranks is None else self.ranks.gather(sizes[0])
+        if sum(self._counts) == 0:
             raise ValueError("the data set is empty; a FiniteSum needs at least one row")
         self._make_oracle = oracle
         self._tensors = tensors
@@ -86,7 +93,7 @@ class FiniteSum:
 
     @property
     def num_samples(self) -> int:
-        return int(self._tensors[0].shape[0])
+        return sum(self._counts)
 
     def sample(
         self,
@@ -100,8 +107,19 @@ class FiniteSum:
         """F_S for a uniform choice S of rows; everything, and the data as they are, when `size` is None."""
         if size is None:
             if self._everything is None:
-                self._everything = derivatives.SameDtype(self._make_oracle(*self._tensors), self._tensors)
+                self._everything = self._oracle_of(self._tensors, self.num_samples)
             return freeze(self._everything, self.num_samples, hessian, ledger)
         index = draw_indices(self.num_samples, size, generator, replacement)
+        if self.ranks is not None:
+            index = split_by_rank(index, self._counts)[self.ranks.rank]
         rows = tuple(take_rows(t, index) for t in self._tensors)
-        return freeze(derivatives.SameDtype(self._make_oracle(*rows), rows), index.numel(), hessian, ledger)
+        return freeze(self._oracle_of(rows, size), size, hessian, ledger)
+
+    def _oracle_of(self, rows: tuple[Tensor, ...], size: int) -> Oracle:
+        """The mean over `size` rows, of which these are here."""
+        here = int(rows[0].shape[0])
+        own = derivatives.SameDtype(self._make_oracle(*rows), rows) if here else None
+        if self.ranks is not None:
+            return SharedOracle(own, here / size, self.ranks)
+        assert own is not None
+        return own

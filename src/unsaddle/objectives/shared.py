@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unsaddle.objective import Oracle
 from unsaddle.objectives.batches import Drawn, Source
 from unsaddle.objectives.sampling import draw_indices
 from unsaddle.ranks import Ranks
@@ -85,6 +86,37 @@ class _Padded:
             given += 1
         for _ in range(self.count - given):
             yield batch, 0.0
+
+
+class SharedOracle:
+    """The mean over rows on several ranks, each of which evaluates its own: one message an evaluation.
+
+    Args:
+        oracle: of this rank's rows; None where it has none of them.
+        weight: their share of all rows.
+        ranks: who else there is.
+    """
+
+    def __init__(self, oracle: Oracle | None, weight: float, ranks: Ranks) -> None:
+        self._oracle, self._weight, self._ranks = oracle, weight, ranks
+
+    def value(self, x: Tensor) -> Tensor:
+        own = x.new_zeros(()) if self._oracle is None else self._oracle.value(x).to(x)
+        return self._summed(own)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        both = x.new_zeros(x.numel() + 1)
+        if self._oracle is not None:
+            value, grad = self._oracle.value_and_grad(x)
+            both[0], both[1:] = value, grad
+        both = self._summed(both)
+        return both[0], both[1:]
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        return self._summed(torch.zeros_like(x) if self._oracle is None else self._oracle.hvp(x, v))
+
+    def _summed(self, own: Tensor) -> Tensor:
+        return self._ranks.mean(own * (self._weight * self._ranks.size))
 
 
 def split_by_rank(index: Tensor, counts: list[int]) -> list[Tensor]:

@@ -1,0 +1,26 @@
+"""The examples run, through torchrun."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.distributed.launch import torchrun
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def test_ddp_is_stuck_without_neon_and_leaves_with_it() -> None:
+    assert "saddle" in torchrun(2, EXAMPLES / "train_ddp.py", "--plain").stdout.splitlines()[0]
+    told = torchrun(2, EXAMPLES / "train_ddp.py").stdout
+    assert ": saddle. Curvature -" in told
+    assert told.count("Taken.") == 1  # One rank speaks, for all.
+
+
+def test_fsdp_goes_on_from_its_checkpoint_on_another_number_of_ranks(tmp_path: Path) -> None:
+    first = torchrun(2, EXAMPLES / "train_fsdp.py", "--checkpoint", tmp_path / "saved", "--steps", "200").stdout
+    assert ": saddle. Curvature -" in first
+    second = torchrun(1, EXAMPLES / "train_fsdp.py", "--checkpoint", tmp_path / "saved").stdout
+    assert "going on from step 200" in second
+    losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.]+)", first + second, re.MULTILINE)]
+    assert losses[-1] < 0.5 * losses[0]
