@@ -375,24 +375,22 @@ def test_the_check_can_be_left_out():
     assert result.nfev > 0
 
 
-def test_a_function_that_moves_in_steps_larger_than_its_variables_is_looked_at_from_farther_away():
-    """Residuals computed as differences of sums of cosines, all near d: rounding of x is invisible to them."""
-    d = 60
+@pytest.mark.parametrize(("sign", "kind"), [(1.0, "minimum"), (-1.0, "saddle")])
+def test_a_function_that_moves_in_small_steps_is_looked_at_from_farther_away(sign, kind):
+    """Steps of 1e-9 are invisible to a shift by some roundings of x: gradients seem exact, and probes are too short."""
+    scale = np.linspace(1.0, 2.0, 20)
+    scale[0] *= sign
 
-    def residuals(x):
-        return (d - np.cos(x).sum()) + np.arange(1, d + 1) * (1.0 - np.cos(x)) - np.sin(x)
+    def stepped(x):
+        return np.round((x - 1.0) / 1e-9) * 1e-9
 
-    def jacobian(x):
-        return np.sin(x)[None, :] + np.diag(np.arange(1, d + 1) * np.sin(x) - np.cos(x))
-
+    x0 = np.full(20, 1.5)
+    x0[0] = 1.0
     result = minimize(
-        lambda x: float((residuals(x) ** 2).sum()),
-        np.full(d, 1e-3 / d),
-        jac=lambda x: 2.0 * jacobian(x).T @ residuals(x),
-        tol=1e-14,
+        lambda x: float((scale * stepped(x) ** 2).sum() / 2.0), x0, jac=lambda x: scale * stepped(x), max_escapes=0
     )
-    assert result.success
-    assert result.verdict.kind == "minimum"
+    assert result.verdict.kind == kind
+    assert result.verdict.resolution > 1e-7
 
 
 # No endless loops
