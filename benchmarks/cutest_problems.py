@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # Or JAX looks for other devices first, for minutes in some places.
 
 import jax
 import numpy as np
