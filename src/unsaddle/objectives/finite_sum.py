@@ -110,6 +110,7 @@ class FiniteSum:
                 self._everything = self._oracle_of(self._tensors, self.num_samples)
             return freeze(self._everything, self.num_samples, hessian, ledger)
         index = draw_indices(self.num_samples, size, generator, replacement)
+        size = index.numel()
         if self.ranks is not None:
             index = split_by_rank(index, self._counts)[self.ranks.rank]
         rows = tuple(take_rows(t, index) for t in self._tensors)
