@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
+import sys
 import time
+import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("JAX_PLATFORMS", "cpu")  # Or JAX looks for other devices first, for minutes in some places.
 
 import jax
 import numpy as np
-import sif2jax
 from numpy.typing import NDArray
 
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # Or JAX looks for other devices first.
 jax.config.update("jax_enable_x64", True)
+
+
+def unconstrained() -> tuple[Any, ...]:
+    """The list of sif2jax alone: to import all of it builds the constrained problems, too, which takes minutes."""
+    found = importlib.util.find_spec("sif2jax")
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit("this benchmark needs sif2jax; pip install -c constraints.txt -e '.[cutest]'")
+    folder = Path(next(iter(found.submodule_search_locations)))
+    for name, path in ("sif2jax", folder), ("sif2jax.cutest", folder / "cutest"):
+        package = types.ModuleType(name)
+        package.__path__ = [str(path)]
+        sys.modules.setdefault(name, package)
+    problems: tuple[Any, ...] = importlib.import_module(
+        "sif2jax.cutest._unconstrained_minimisation"
+    ).unconstrained_minimisation_problems
+    return problems
+
 
 Array = NDArray[np.float64]
 
@@ -67,7 +86,7 @@ class Timed:
 def problems() -> Iterator[tuple[str, int, Callable[[], Timed]]]:
     """Every problem with at most `LARGEST` variables, or that can be made smaller: name, d, how to make it."""
     seen = set()
-    for problem in sif2jax.unconstrained_minimisation_problems:
+    for problem in unconstrained():
         name = type(problem).__name__
         if problem.y0.size > LARGEST:
             fields = {field.name for field in dataclasses.fields(problem) if field.init} - {"y0_iD", "provided_y0s"}
