@@ -5,6 +5,8 @@ import pytest
 from unsaddle.experiments.compare import NOT_APPLICABLE
 from unsaddle.report.compare import arrivals, by_problem, profiles, sections, slug, statements, summary
 
+pytest.importorskip("matplotlib", reason="figures need the extra plot")
+
 
 def row(method, seed, gradients, *, problem="chain", products=0, claimed=True):
     arrived = gradients is not None

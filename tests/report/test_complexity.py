@@ -5,6 +5,8 @@ from unsaddle.report.complexity import by_dimension, sections, table_one
 from unsaddle.report.complexity_curves import count, curves, fit
 from unsaddle.report.complexity_statements import statements_of
 
+pytest.importorskip("matplotlib", reason="figures need the extra plot")
+
 LAW = {"noisy-sgd": 4.0, "sgld": 4.0, "neon-sgd": 3.9, "neon-scsg": 3.3, "neon-svrg": 2.0}
 
 
