@@ -96,6 +96,9 @@ def run(problem: Timed, start: Array, method: str, promoted: bool, seconds: floa
         )
     except (Late, np.linalg.LinAlgError, OverflowError):
         return None
+    except ValueError as refusal:
+        print(f"  {problem.name}, {method}: {refusal}", flush=True)
+        return None
     took = time.process_time() - began
     lowest, largest = lowest_and_largest(problem, result.x) if result.success else (np.nan, np.nan)
     gamma = result.verdict.gamma if promoted and result.verdict is not None else RELATIVE_GAMMA * largest

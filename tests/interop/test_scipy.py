@@ -370,6 +370,21 @@ def test_at_a_stationary_point_rounding_is_not_taken_for_a_wrong_gradient():
         assert result.success
 
 
+def test_a_right_gradient_of_badly_scaled_variables_passes():
+    """A variable of 1e-4 beside one of 500, as in a fit of a rate and an amplitude."""
+    t = np.linspace(70.0, 760.0, 14)
+    target = 240.0 * (1.0 - np.exp(-5.5e-4 * t))
+
+    def fun(x):
+        return float(((x[0] * (1.0 - np.exp(-x[1] * t)) - target) ** 2).sum())
+
+    def jac(x):
+        off = x[0] * (1.0 - np.exp(-x[1] * t)) - target
+        return 2.0 * np.array([off @ (1.0 - np.exp(-x[1] * t)), off @ (x[0] * t * np.exp(-x[1] * t))])
+
+    assert minimize(fun, (500.0, 1e-4), jac=jac).nfev > 0
+
+
 def test_the_check_can_be_left_out():
     result = minimize(f, (1.0, 0.0), jac=lambda x: 1.1 * g(x), check_gradient=False)
     assert result.nfev > 0

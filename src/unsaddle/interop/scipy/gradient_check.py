@@ -8,9 +8,10 @@ import numpy as np
 
 from unsaddle.interop.scipy.problem import CENTRAL, EPS, Array, Problem
 
-STEPS = (1.0, 30.0, 900.0)
-"""Steps of differences, in units of the cube root of the precision: the first is best for smooth functions in double
-precision; functions that compute in less need longer ones."""
+STEPS = (1.0, 1.0 / 30.0, 30.0, 900.0)
+"""Steps of differences, in units of the cube root of the precision times |x_i| (or 1, where x_i is zero): the first is
+best for smooth functions in double precision, functions that vary quickly need shorter ones, and those that compute in
+less precision longer ones."""
 
 TOLERANCE = 1e-7
 """A difference that is so near to the derivative, as a share of the gradient's norm, agrees with it."""
@@ -47,24 +48,25 @@ def check_gradient(problem: Problem, x: Array, grad: Array, seed: int) -> None:
 
 def _disagreement(value: Callable[[Array], float], problem: Problem, x: Array, v: Array, grad: Array) -> float | None:
     """The derivative along v by values, where it is not grad·v; None if it agrees, or if nothing can be said."""
-    before, here = np.nan, None
+    scale, here, before = np.where(x == 0.0, 1.0, np.abs(x)), None, np.nan
     for step in STEPS:
-        h = step * CENTRAL * max(1.0, float(np.abs(x).max()))
+        h = step * CENTRAL * scale
         above, below = (np.clip(x + side * h * v, problem.lower, problem.upper) for side in (1.0, -1.0))
-        length = float(np.linalg.norm(above - below))
+        between = above - below
+        length = float(np.linalg.norm(between))
         if length == 0.0:
             return None
         high, low = value(above), value(below)
-        derivative, expected = (high - low) / length, float(grad @ (above - below)) / length
-        rounding = 16.0 * EPS * (abs(high) + abs(low)) / length
-        off = abs(derivative - expected)
-        if not off > TOLERANCE * float(np.linalg.norm(grad)) + rounding:
+        off = abs(high - low - float(grad @ between))
+        rounding = 16.0 * EPS * (abs(high) + abs(low))
+        if not off > TOLERANCE * float(np.linalg.norm(grad * between)) * x.size**0.5 + rounding:
             return None
         if here is None:
             here = value(x)
-        if not off > NEGLIGIBLE * abs(high - 2.0 * here + low) / length:
+        if not off > NEGLIGIBLE * abs(high - 2.0 * here + low):
             return None
-        if abs(derivative - before) <= BELIEVED * off:
+        derivative = (high - low) / length
+        if abs(derivative - before) <= BELIEVED * off / length:
             return derivative
         before = derivative
     return None
