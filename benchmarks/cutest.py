@@ -112,7 +112,11 @@ def run(problem: Timed, start: Array, method: str, promoted: bool, seconds: floa
         "values": int(result.nfev),
         "seconds": took,
         "fun": float(result.fun),
-    } | ({"escapes": result.escapes, "verdict": str(result.verdict and result.verdict.kind)} if promoted else {})
+    } | (
+        {"escapes": result.escapes, "verdict": "none" if result.verdict is None else result.verdict.kind}
+        if promoted
+        else {}
+    )
 
 
 def main() -> int:
