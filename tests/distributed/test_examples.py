@@ -26,5 +26,5 @@ def test_fsdp_goes_on_from_its_checkpoint_on_another_number_of_ranks(tmp_path: P
     assert "going on from step 200" in second
     losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.]+)", first + second, re.MULTILINE)]
     scales = torch.linspace(2.0, 0.1, 16).square()
-    best = float(scales[4:].sum() / scales.sum())  # What four units must leave of the loss at zero: 0.45.
+    best = float(scales[4:].sum() / scales.sum())  # What four units must leave of the loss at zero: 0.43.
     assert losses[-1] < (best + 1.0) / 2.0 * losses[0]
