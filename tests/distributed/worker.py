@@ -367,11 +367,17 @@ def raises(kind: str) -> dict[str, Any]:
     return {"error": None}
 
 
+def store() -> dist.Store:
+    """torchrun's own, with a prefix for each restart: else gloo finds the addresses of processes that are gone."""
+    agent = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    return dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", agent)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     scenario, kind, out, *more = sys.argv[1:]
     if WORLD > 1:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=120))
+        dist.init_process_group("gloo", timeout=timedelta(seconds=120), store=store(), rank=RANK, world_size=WORLD)
     if scenario == "train":
         options = dict(pair.split("=") for pair in more)
         answer = train(kind, **{key: Path(value) for key, value in options.items()})  # type: ignore[arg-type]
