@@ -107,6 +107,7 @@ def child(kind: str, rounds: int) -> dict[str, Any]:
     out["scalars"] = timed(lambda: [dist.all_reduce(scalars) for _ in range(50)], rounds) / 50 if p > 1 else 0.0
     out["all_reduce"] = timed(lambda: dist.all_reduce(vector), rounds) if p > 1 else 0.0
     out["bytes"] = whole
+    dist.barrier()
     dist.destroy_process_group()
     return out
 
@@ -147,7 +148,7 @@ def main() -> int:
         answer = child(chosen.child, chosen.rounds)
         if int(os.environ["RANK"]) == 0:
             print(json.dumps(answer), flush=True)
-        return 0
+        os._exit(0)  # Gloo's threads now and then abort a process on its way out.
     report = Report.begin("ranks", chosen)
     cores = report.environment.cores
     for kind in ("ddp", "fsdp"):

@@ -50,6 +50,7 @@ def main(plain: bool = False, epochs: int = 20) -> None:
 
     # The same question of the whole data set: all ranks ask it together, each evaluates its own rows.
     say(unsaddle.is_minimum(unsaddle.ModelObjective(model, reconstruction, loader)))
+    dist.barrier()  # A rank that leaves while another still sends can take gloo's threads down with it.
     dist.destroy_process_group()
 
 

@@ -54,6 +54,7 @@ def main(checkpoint: Path | None = None, steps: int = 320) -> None:
             say(f"step {step}: loss {loss.item():.3f} on rank 0")
     if checkpoint is not None:
         dcp.save(everything(model, neon, steps), checkpoint_id=checkpoint)
+    dist.barrier()  # A rank that leaves while another still sends can take gloo's threads down with it.
     dist.destroy_process_group()
 
 

@@ -144,6 +144,11 @@ def is_minimum(
     >>> is_minimum(f, torch.tensor([0.0, 2.0]).sqrt()).kind
     'minimum'
     """
+    if not isinstance(objective, Objective):
+        raise TypeError(
+            f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
+            "wrap a callable as unsaddle.Function(fun), a model as unsaddle.ModelObjective(model, loss, data)"
+        )
     if x is None:
         x = getattr(objective, "point", None)
         if x is None:
@@ -151,11 +156,6 @@ def is_minimum(
     x = checks.point(x)
     eps = None if eps is None else checks.positive(eps, "eps", "leave it out to have it follow L1")
     delta = checks.probability(delta, "delta")
-    if not isinstance(objective, Objective):
-        raise TypeError(
-            f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
-            "wrap a callable as unsaddle.Function(fun)"
-        )
     samples, n = some_samples(objective, samples), objective.num_samples
     stochastic = n is None or (samples is not None and samples < n)
     # On a sample, half of γ is kept for the difference between F_S and F.

@@ -384,8 +384,12 @@ def main() -> None:
     else:
         answer = {name: globals()[name](kind) for name in scenario.split(",")}
     Path(out, f"{RANK}.json").write_text(json.dumps(answer))
+    sys.stdout.flush()
     if WORLD > 1 and "raises" not in scenario:
+        dist.barrier()
         dist.destroy_process_group()
+    if WORLD > 1:
+        os._exit(0)  # Gloo's threads now and then abort a process that has done all it had to, on its way out.
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ def run(
 
 def _command() -> str:
     """How this process was called, without the place where the script happens to be."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    name = Path(sys.argv[0]).name
+    return shlex.join(["unsaddle" if name == "cli.py" else name, *sys.argv[1:]])
 
 
 @contextlib.contextmanager
