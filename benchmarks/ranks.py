@@ -9,12 +9,12 @@ FSDP2, is probed by NEON, whose step is one gradient, a few passes over a vector
   1/p of the time, and the same time. More ranks than cores cannot be faster.
 - *the model*: a step takes
 
-      t = rows·c + k·α + g·β·(p−1)/p + s·γ
+      t = k·(rows·c + s) + α + w·β
 
-  with c the time of a row (measured with one rank, at two sizes, so that s, the fixed part of a step, falls out), α the
-  latency of a message of scalars, β the time to all-reduce the gradient per byte, of which g bytes are sent (DDP: one
-  all-reduce; FSDP2: two all-gathers and one reduce-scatter, three halves of one). All constants are measured here, in
-  this run; α and β with bare collectives on as many ranks. Printed: measured over predicted.
+  with c the time of a row and s the fixed part of a step (both from one rank, at two numbers of rows), k the ranks that
+  share a core, α the time of a message of scalars and β that of an all-reduce as long as the gradient (both measured
+  with bare collectives on as many ranks), w = 1 for DDP and 3/2 for FSDP2, which sends two all-gathers and one
+  reduce-scatter. Printed: measured over predicted.
 - *memory*: what a probe adds to a rank's peak beyond training's, in vectors of the whole model. With FSDP2 it should
   fall as 1/p.
 """
