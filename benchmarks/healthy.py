@@ -1,19 +1,23 @@
 """Neon where training is not stuck: a character transformer and a conv net on MNIST, with Neon and without.
 
-    python -m benchmarks.healthy [--text FILE] [--mnist FILE] [--only transformer] [--steps N] [--seeds N]
+    python -m benchmarks.healthy [--text FILE] [--mnist FILE] [--only transformer] [--steps N] [--seeds N] [--figure]
 
 Each model is trained twice from the same start on the same batches, by AdamW alone and by Neon around it at its
 default budget. Printed, and kept with --out: every verdict; the overhead in gradients, and in time (what Neon's probes
 took over all else, in one run); and the final loss on held-out data, both ways.
+
+Then the first seed is trained once more, and `negative_curvature` looks on four batches at some steps along the way,
+whatever the loss does: the curvature that it finds on them, and that along the same direction on fresh ones.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +28,16 @@ from torch.nn import functional
 
 from benchmarks import transformer
 from benchmarks.environment import ROOT, Report, options, table
-from unsaddle import Event, Neon
+from benchmarks.healthy_figure import Look, figure
+from unsaddle import Event, ModelObjective, Neon, negative_curvature
 
 DATA = ROOT.parent / "shared" / "data"
 OVERHEAD = 0.05
 WORSE = 0.02
 """How much higher the mean held-out loss may be, as a share; seeds differ by more."""
+LOOKS = (0.0, 0.02, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""When to look along the way, as shares of the steps."""
+LOOK_BATCHES = 4
 
 Batch = tuple[Tensor, Tensor]
 
@@ -131,6 +139,7 @@ class Run:
     gradients: int
     trained: int
     events: list[Event]
+    losses: list[float]
 
 
 def train(task: Task, seed: int, steps: int, neon: bool) -> Run:
@@ -140,14 +149,18 @@ def train(task: Task, seed: int, steps: int, neon: bool) -> Run:
         base = torch.optim.AdamW(model.parameters(), lr=1e-3)
         optimizer: torch.optim.Optimizer = Timed(base, seed=seed) if neon else base
         start = time.perf_counter()
+        losses = []
         for _, batch in zip(range(steps), task.batches(seed), strict=False):
-            optimizer.step(closure_of(task, model, optimizer, batch))
+            loss = optimizer.step(closure_of(task, model, optimizer, batch))
+            losses.append(float(loss.detach()))  # type: ignore[attr-defined]
         seconds = time.perf_counter() - start
         model.eval()
         with torch.no_grad():
             held_out = statistics.fmean(float(task.loss(model, batch)) for batch in task.held_out)
     if not isinstance(optimizer, Timed):
-        return Run(held_out=held_out, seconds=seconds, probing=0.0, gradients=0, trained=steps, events=[])
+        return Run(
+            held_out=held_out, seconds=seconds, probing=0.0, gradients=0, trained=steps, events=[], losses=losses
+        )
     spent = sum(event.gradients for event in optimizer.events)
     return Run(
         held_out=held_out,
@@ -156,6 +169,7 @@ def train(task: Task, seed: int, steps: int, neon: bool) -> Run:
         gradients=spent,
         trained=steps,
         events=optimizer.events,
+        losses=losses,
     )
 
 
@@ -169,11 +183,43 @@ def closure_of(task: Task, model: nn.Module, optimizer: torch.optim.Optimizer, b
     return closure
 
 
-def study(report: Report, task: Task, seeds: int, steps: int) -> None:
+def looks_along(task: Task, seed: int, steps: int) -> list[Look]:
+    """What a look sees at some steps of a training by the base alone."""
+    torch.manual_seed(seed)
+    model = task.make()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    fresh = task.batches(seed + 1000)
+    when = {round(share * steps) for share in LOOKS}
+    looks = []
+    for step, batch in zip(range(steps + 1), task.batches(seed), strict=False):
+        if step in when:
+            objective = ModelObjective(model, task.loss, [next(fresh) for _ in range(8 * LOOK_BATCHES)])
+            found = negative_curvature(objective, objective.point, samples=LOOK_BATCHES, seed=seed)
+            on = {measured.fresh: measured for measured in found.measurements}
+            own, others = on.get(False), on.get(True)
+            looks.append(
+                Look(
+                    step=step,
+                    status=found.status.name,
+                    smoothness=found.smoothness,
+                    own=own.curvature if own else found.lowest,
+                    fresh=others.curvature if others else math.nan,
+                    error=others.error if others else math.nan,
+                    gradients=found.cost.gradients,
+                )
+            )
+        optimizer.step(closure_of(task, model, optimizer, batch))
+    return looks
+
+
+def study(report: Report, task: Task, seeds: int, steps: int) -> tuple[list[Run], list[Run], list[Look]]:
     rows, plain, promoted = [], [], []
+    bare_runs, neon_runs = [], []
     verdicts: Counter[str] = Counter()
     for seed in range(report.seed, report.seed + seeds):
         without, with_neon = train(task, seed, steps, neon=False), train(task, seed, steps, neon=True)
+        bare_runs.append(without)
+        neon_runs.append(with_neon)
         for event in with_neon.events:
             print(f"  {task.name}, seed {seed}, {event}", flush=True)
         share = with_neon.gradients / with_neon.trained
@@ -216,6 +262,15 @@ def study(report: Report, task: Task, seeds: int, steps: int) -> None:
     report.want(f"{task.name}: overhead in gradients, largest", max(overheads), at_most=OVERHEAD)
     report.want(f"{task.name}: overhead in time, median", statistics.median(times), at_most=OVERHEAD)
     report.want(f"{task.name}: mean held-out loss over that without Neon", mean_neon / mean_plain, at_most=1.0 + WORSE)
+    looks = looks_along(task, report.seed, steps)
+    for look in looks:
+        report.row(settings={"task": task.name, "steps": steps}, status=look.status, look=asdict(look))
+    table(
+        f"{task.name}: looks on {LOOK_BATCHES} batches along training, seed {report.seed}",
+        ["step", "status", "L1", "lowest on its batches", "along it on fresh ones", "gradients"],
+        [look.cells() for look in looks],
+    )
+    return bare_runs, neon_runs, looks
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -225,11 +280,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=["transformer", "conv net"], default=None)
     parser.add_argument("--steps", type=int, default=2500)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument(
+        "--figure", type=Path, nargs="?", default=None, const=ROOT / "docs" / "figures" / "healthy.svg", metavar="FILE"
+    )
     chosen = parser.parse_args(arguments)
     report = Report.begin("healthy", chosen)
+    panels = {}
     for name, make in (("transformer", lambda: text_task(chosen.text)), ("conv net", lambda: mnist_task(chosen.mnist))):
         if chosen.only in (None, name):
-            study(report, make(), chosen.seeds, chosen.steps)
+            bare, neon, looks = study(report, make(), chosen.seeds, chosen.steps)
+            panels[name] = ([run.losses for run in bare], [run.losses for run in neon], neon[0].events, looks)
+    if chosen.figure is not None:
+        figure(chosen.figure, panels)
     return report.end(chosen.out)
 
 
