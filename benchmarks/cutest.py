@@ -29,7 +29,7 @@ import scipy.optimize
 from benchmarks.cutest_problems import LARGEST, Array, Late, Timed, problems
 from benchmarks.environment import Report, options, table
 from unsaddle.interop.scipy import minimize
-from unsaddle.interop.scipy.promoted import METHODS
+from unsaddle.interop.scipy.arguments import METHODS
 
 NEED_HESSIAN = ("trust-ncg", "trust-krylov", "trust-exact")
 RELATIVE_GAMMA = 1e-2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ class Verdict:
     direction: Tensor | None = field(repr=False)
     """Of a saddle: a unit vector along which, both ways, the function falls."""
     gamma: float
-    """The curvature looked for."""
+    """The curvature looked for; nan where there was none to look for."""
     confidence: float
     """1 − δ: over the random start and, where there was sampling, the samples. Structure narrower than the resolution
     is outside of it."""
@@ -74,7 +74,7 @@ class Verdict:
 
     def __str__(self) -> str:
         head = {
-            "minimum": "A minimum, up to a curvature of -gamma.",
+            "minimum": f"A minimum, {'to first order' if math.isnan(self.gamma) else 'up to a curvature of -gamma'}.",
             "saddle": "A saddle.",
             "not stationary": "Not stationary.",
             "undecided": "Undecided.",
@@ -205,6 +205,58 @@ def is_minimum(
     if kind == "undecided" and found.status in (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC):
         same = repeats(objective, x, found, samples, generator, ledger)
         reason = reason if same else _sentence(Status.NOT_DETERMINISTIC)
+    return _assembled(
+        objective,
+        x,
+        found,
+        kind=kind,
+        reason=reason,
+        gradient_norm=gradient_norm,
+        gradient_error=gradient_error,
+        eps=eps,
+        slack=slack,
+        share=share,
+        delta=delta,
+        gradient_variance=variance,
+        hessian_deviation=deviation,
+        cost=found.cost + ledger.cost,
+    )
+
+
+def conclude(objective: Objective, x: Tensor, found: Curvature, *, eps: float, delta: float) -> Verdict:
+    """The verdict that an extraction of the caller's own gives, for a function without samples, in float64."""
+    error = ROUNDINGS * found.noise
+    kind, reason = _decide(found, found.gradient_norm, error, eps, 0.0, "")
+    return _assembled(
+        objective,
+        x,
+        found,
+        kind=kind,
+        reason=reason,
+        gradient_norm=found.gradient_norm,
+        gradient_error=error,
+        eps=eps,
+        slack=0.0,
+        share=1.0,
+        delta=delta,
+        gradient_variance=0.0,
+        hessian_deviation=0.0,
+        cost=found.cost,
+    )
+
+
+def _assembled(
+    objective: Objective,
+    x: Tensor,
+    found: Curvature,
+    *,
+    kind: str,
+    slack: float,
+    share: float,
+    delta: float,
+    **fields: Any,
+) -> Verdict:
+    """The verdict with what follows from its evidence."""
     measured = found.measurements[-1] if found.measurements else None
     interval = (math.nan, math.nan)
     if kind == "saddle" and measured is not None:
@@ -214,22 +266,16 @@ def is_minimum(
         interval = (-found.gamma / share, found.lowest + found.gamma / 2.0 + slack)
     return Verdict(
         kind=kind,
-        gradient_norm=gradient_norm,
-        gradient_error=gradient_error,
-        eps=eps,
         curvature=measured.curvature if kind == "saddle" and measured is not None else found.lowest,
         interval=interval,
         direction=found.direction if kind == "saddle" else None,
         gamma=found.gamma / share,
         confidence=1.0 - delta,
         resolution=found.radius,
-        gradient_variance=variance,
-        hessian_deviation=deviation,
-        cost=found.cost + ledger.cost,
-        reason=reason,
         evidence=found,
         _objective=objective,
         _x=x,
+        **fields,
     )
 
 

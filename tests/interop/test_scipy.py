@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import scipy.optimize
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult
+from scipy.optimize import OptimizeResult
 
 from unsaddle.interop.scipy import minimize, neon
-from unsaddle.interop.scipy.promoted import BOUNDED, METHODS, STUCK, TOO_MANY_ESCAPES, UNDECIDED
+from unsaddle.interop.scipy.arguments import METHODS
+from unsaddle.interop.scipy.promoted import NOT_FINITE, STUCK, TOO_MANY_ESCAPES, UNDECIDED
 
 NEED_HESSIAN = ("trust-ncg", "trust-krylov", "trust-exact")
 
@@ -59,7 +60,7 @@ def test_without_a_gradient_differences_of_values_show_the_saddle_too(jac):
 def test_differences_of_values_widen_the_error_of_what_is_measured():
     exact, by_values = (minimize(lambda x: f(x) + 1.0, (1.0, 0.0), jac=jac).verdict for jac in (g, None))
     assert by_values.evidence.noise > 1e3 * exact.evidence.noise
-    assert by_values.resolution > 1e2 * exact.resolution
+    assert by_values.resolution > 10.0 * exact.resolution
 
 
 def test_the_result_is_scipys_with_the_verdict_and_escapes_beside():
@@ -104,7 +105,7 @@ def test_with_a_hessian_a_look_takes_no_gradients():
     plain = scipy.optimize.minimize(f, (0.3, 1.0), method="trust-exact", jac=g, hess=h)
     result = minimize(f, (0.3, 1.0), method="trust-exact", jac=g, hess=h)
     assert (result.njev, result.nhev) == (plain.njev, plain.nhev)
-    assert result.nfev == plain.nfev + 2  # Of the gradient's check.
+    assert result.nfev == plain.nfev + 4  # Two where SciPy begins, two where it has converged.
 
 
 def test_with_hessian_products_a_look_takes_those():
@@ -237,177 +238,6 @@ def test_a_curvature_above_minus_gamma_is_let_pass():
     assert result.verdict.gamma == 5.0
 
 
-# Bounds
-
-
-@pytest.mark.parametrize("method", BOUNDED)
-def test_a_saddle_within_bounds_is_left_and_the_bounds_are_kept(method):
-    outside = []
-
-    def inside(fun):
-        def call(x):
-            outside.append(not (-2.0 - 1e-9 <= x[0] <= 2.0 + 1e-9 and -1.0 - 1e-9 <= x[1] <= 1.0 + 1e-9))
-            return fun(x)
-
-        return call
-
-    result = minimize(inside(f), (1.0, 0.0), method=method, jac=inside(g), bounds=[(-2.0, 2.0), (-1.0, 1.0)])
-    assert result.success
-    np.testing.assert_allclose(np.abs(result.x), [0.0, 1.0], atol=1e-4)
-    assert method == "trust-constr" or not any(outside)  # Which leaves them on its way, by SciPy's own design.
-
-
-@pytest.mark.parametrize("bounds", [[(1, 5), (-1, 1), (None, 3)], Bounds([1, -1, -np.inf], [5, 1, 3])])
-def test_curvature_counts_within_the_free_variables_only(bounds):
-    """Along the first variable f is concave, but it is held at its bound; the second is free."""
-    result = minimize(
-        lambda x: 9.0 - (x[0] - 9.0) ** 2 / 4.0 - 4.0 * x[0] * 0 + 5.0 * x[0] + x[1] ** 2 + x[2] ** 2,
-        (2.0, 0.5, 1.0),
-        jac=lambda x: np.array([-(x[0] - 9.0) / 2.0 + 5.0, 2.0 * x[1], 2.0 * x[2]]),
-        bounds=bounds,
-    )
-    assert result.success
-    np.testing.assert_allclose(result.x, [1.0, 0.0, 0.0], atol=1e-5)
-    assert result.verdict.evidence.direction is None
-    assert len(result.verdict._x) == 2
-
-
-def test_at_a_vertex_no_variable_is_free_and_there_is_no_verdict():
-    result = minimize(lambda x: x.sum(), (1.0, 1.0), jac=np.ones_like, bounds=[(0, 2), (0, 2)])
-    assert result.success
-    assert result.verdict is None
-
-
-def test_bounds_may_fix_variables():
-    result = minimize(f, (0.5, 0.0), jac=g, bounds=[(0.5, 0.5), (None, None)])
-    np.testing.assert_allclose(np.abs(result.x), [0.5, np.sqrt(2.0)], atol=1e-4)
-
-
-# Refusals
-
-
-@pytest.mark.parametrize(
-    "constraints", [{"type": "eq", "fun": f}, [{"type": "eq", "fun": f}], LinearConstraint([1, 1])]
-)
-def test_constraints_are_refused(constraints):
-    with pytest.raises(ValueError, match="constraints are not supported"):
-        minimize(f, (1.0, 0.0), method="SLSQP", jac=g, constraints=constraints)
-
-
-@pytest.mark.parametrize("method", ["Nelder-Mead", "COBYLA", "nonsense", 3])
-def test_methods_without_gradients_are_refused(method):
-    with pytest.raises(ValueError, match="method must be one that uses gradients"):
-        minimize(f, (1.0, 0.0), method=method)
-
-
-def test_bounds_are_refused_by_methods_that_have_none():
-    with pytest.raises(ValueError, match="BFGS takes no bounds; use one of L-BFGS-B"):
-        minimize(f, (1.0, 0.0), method="BFGS", jac=g, bounds=[(0, 1), (0, 1)])
-
-
-@pytest.mark.parametrize("bounds", [[(0, 1)], [(0, 1, 2), (0, 1)], Bounds([0, 0, 0], [1, 1, 1]), [(1, 0), (0, 1)]])
-def test_bounds_that_do_not_fit_are_refused(bounds):
-    with pytest.raises(ValueError, match="bound"):
-        minimize(f, (1.0, 0.0), jac=g, bounds=bounds)
-
-
-def test_a_start_of_two_dimensions_is_refused():
-    with pytest.raises(ValueError, match=r"x0 must have one dimension, got shape \(1, 2\)"):
-        minimize(f, [[1.0, 0.0]], jac=g)
-
-
-@pytest.mark.parametrize("shape", [(1,), (3,), (2, 1), (1, 2), ()])
-@pytest.mark.parametrize("method", ["L-BFGS-B", "BFGS", "TNC"])
-def test_a_gradient_of_the_wrong_shape_is_refused(shape, method):
-    with pytest.raises(ValueError, match=r"jac must return an array of the shape of x, \(2,\)"):
-        minimize(f, (1.0, 0.0), method=method, jac=lambda x: np.ones(shape))
-
-
-def test_values_that_are_no_numbers_are_refused():
-    with pytest.raises(TypeError, match="fun must return a number, got tuple; pass jac=True"):
-        minimize(both, (1.0, 0.0), jac=g)
-    with pytest.raises(TypeError, match="with jac=True, fun must return"):
-        minimize(f, (1.0, 0.0), jac=True)
-    with pytest.raises(ValueError, match="fun must return a scalar, got an array of shape"):
-        minimize(g, (1.0, 0.0), jac=g)
-
-
-# Wrong gradients
-
-
-@pytest.mark.parametrize("d", [2, 10, 200])
-@pytest.mark.parametrize("wrong", [0, 1])
-def test_a_wrong_gradient_is_named_with_its_worst_component(d, wrong):
-    x0 = np.linspace(0.5, 1.5, d)
-
-    def jac(x):
-        grad = 4.0 * x**3
-        grad[wrong] *= 1.5
-        if d > 2:
-            grad[-1] += 1e-3
-        return grad
-
-    with pytest.raises(ValueError, match=f"jac is not the gradient of fun: near the start, component {wrong} is"):
-        minimize(lambda x: float((x**4).sum()), x0, jac=jac)
-
-
-def test_a_right_gradient_in_single_precision_passes():
-    def fun(x):
-        return np.float32(100.0) + (x.astype(np.float32) ** 4).sum()
-
-    result = minimize(fun, np.ones(20), jac=lambda x: 4.0 * x.astype(np.float32) ** 3, tol=1e-3)
-    assert result.nfev < 1000
-
-
-def test_at_a_stationary_point_rounding_is_not_taken_for_a_wrong_gradient():
-    """Residuals of 1e-12 among terms of size 1: neither gradient nor values have a digit that is right."""
-    rows = np.random.default_rng(0).standard_normal((40, 22))
-    target = rows @ np.ones(22) * (1.0 + 1e-13 * np.arange(40))
-    for x0 in np.ones(22), np.ones(22) + 1e-12:
-        result = minimize(
-            lambda x: float(((rows @ x - target) ** 2).sum()), x0, jac=lambda x: 2.0 * rows.T @ (rows @ x - target)
-        )
-        assert result.success
-
-
-def test_a_right_gradient_of_badly_scaled_variables_passes():
-    """A variable of 1e-4 beside one of 500, as in a fit of a rate and an amplitude."""
-    t = np.linspace(70.0, 760.0, 14)
-    target = 240.0 * (1.0 - np.exp(-5.5e-4 * t))
-
-    def fun(x):
-        return float(((x[0] * (1.0 - np.exp(-x[1] * t)) - target) ** 2).sum())
-
-    def jac(x):
-        off = x[0] * (1.0 - np.exp(-x[1] * t)) - target
-        return 2.0 * np.array([off @ (1.0 - np.exp(-x[1] * t)), off @ (x[0] * t * np.exp(-x[1] * t))])
-
-    assert minimize(fun, (500.0, 1e-4), jac=jac).nfev > 0
-
-
-def test_the_check_can_be_left_out():
-    result = minimize(f, (1.0, 0.0), jac=lambda x: 1.1 * g(x), check_gradient=False)
-    assert result.nfev > 0
-
-
-@pytest.mark.parametrize(("sign", "kind"), [(1.0, "minimum"), (-1.0, "saddle")])
-def test_a_function_that_moves_in_small_steps_is_looked_at_from_farther_away(sign, kind):
-    """Steps of 1e-9 are invisible to a shift by some roundings of x: gradients seem exact, and probes are too short."""
-    scale = np.linspace(1.0, 2.0, 20)
-    scale[0] *= sign
-
-    def stepped(x):
-        return np.round((x - 1.0) / 1e-9) * 1e-9
-
-    x0 = np.full(20, 1.5)
-    x0[0] = 1.0
-    result = minimize(
-        lambda x: float((scale * stepped(x) ** 2).sum() / 2.0), x0, jac=lambda x: scale * stepped(x), max_escapes=0
-    )
-    assert result.verdict.kind == kind
-    assert result.verdict.resolution > 1e-7
-
-
 # No endless loops
 
 
@@ -435,9 +265,26 @@ def test_infinite_values_beyond_a_wall_are_not_stepped_into():
     assert result.escapes == 1
 
 
-def test_nan_at_the_start_is_no_success():
-    result = minimize(lambda x: np.nan, (1.0, 0.0), jac=lambda x: np.full(2, np.nan))
+@pytest.mark.parametrize("jac", [g, None, True, "3-point"])
+def test_nan_at_the_start_ends_at_the_first_evaluation(jac):
+    calls = []
+
+    def fun(x):
+        calls.append(1)
+        return (np.nan, np.full(2, np.nan)) if jac is True else np.nan
+
+    result = minimize(fun, (1.0, 0.0), jac=jac)
+    assert len(calls) == result.nfev == 1
     assert not result.success
+    assert result.status == NOT_FINITE
+    assert "fun is nan at the start" in result.message
+    assert result.verdict is None
+
+
+def test_a_gradient_that_is_not_finite_at_the_start_ends_there():
+    result = minimize(f, (1.0, 0.0), jac=lambda x: np.array([1.0, np.inf]))
+    assert (result.success, result.status, result.nfev, result.njev) == (False, NOT_FINITE, 1, 1)
+    assert "jac is not finite at the start" in result.message
 
 
 def test_a_jump_along_the_way_down_is_no_success_at_a_saddle():

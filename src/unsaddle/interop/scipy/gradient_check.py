@@ -1,4 +1,4 @@
-"""Whether a gradient is that of its function: values along a random line, and component by component if not."""
+"""Whether a gradient is that of its function: values along a line, and component by component if not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unsaddle.interop.scipy.problem import CENTRAL, EPS, Array, Problem
+from unsaddle.interop.scipy.problem import CENTRAL, EPS, FORWARD, Array, Problem
 
 STEPS = (1.0, 1.0 / 30.0, 30.0, 900.0)
 """Steps of differences, in units of the cube root of the precision times |x_i| (or 1, where x_i is zero): the first is
@@ -23,8 +23,17 @@ point both are rounding."""
 BELIEVED = 0.1
 """Two differences are believed against jac if they are this much nearer to each other than to it."""
 
+SECOND_STEPS = (1.0, 0.1, 10.0, 0.01)
+"""Steps of second differences, in units of the fourth root of the precision times the size of x."""
 
-def check_gradient(problem: Problem, x: Array, grad: Array, seed: int) -> None:
+SECOND_TOLERANCE = 1e-4
+"""A second difference that is so near to the curvature, as a share of the largest curvature, agrees with it."""
+
+BESIDE = 1e-2
+"""How far from x, as a share of its size, jac is compared component by component where its derivative is wrong."""
+
+
+def check_gradient(problem: Problem, x: Array, grad: Array, seed: int, where: str = "near the start") -> None:
     """Raise if grad is not the gradient at x, as far as values tell, naming the worst component. Two values, mostly.
 
     A wrong gradient differs from the differences at every step, and these agree among themselves. What fails otherwise
@@ -41,14 +50,57 @@ def check_gradient(problem: Problem, x: Array, grad: Array, seed: int) -> None:
             worst, error, by_values = i, abs(difference - grad[i]), difference
     if worst is not None:
         raise ValueError(
-            f"jac is not the gradient of fun: near the start, component {worst} is {grad[worst]:.6g} by jac but "
+            f"jac is not the gradient of fun: {where}, component {worst} is {grad[worst]:.6g} by jac but "
             f"{by_values:.6g} by differences of fun, the worst of {x.size}; correct jac, or pass jac=None"
         )
 
 
+def contradicting_curvature(
+    problem: Problem, x: Array, value: float, v: Array, curvature: float, largest: float, size: float
+) -> float | None:
+    """The curvature along a unit v by values, where it is not the one by gradients; None if it agrees. Two values.
+
+        (f(x+hv) − 2f(x) + f(x−hv))/h²
+
+    A gradient that is wrong only where some coordinate is not zero is right at a symmetric start, and at the point that
+    it leads to; its derivative is wrong there. As with gradients, two steps have to agree against it; where the bounds
+    leave no room, nothing is said.
+
+    Args:
+        value: f(x).
+        curvature: along v, by gradients.
+        largest: the largest curvature that gradients have shown.
+        size: how large x is, to take steps by.
+    """
+    before = np.nan
+    for step in SECOND_STEPS:
+        h = step * EPS**0.25 * size
+        above, below = x + h * v, x - h * v
+        if not (problem.inside(above) and problem.inside(below)):
+            continue
+        high, low = problem.probe_value(above), problem.probe_value(below)
+        by_values = (high - 2.0 * value + low) / h**2
+        rounding = 16.0 * EPS * (abs(high) + 2.0 * abs(value) + abs(low)) / h**2
+        off = abs(by_values - curvature)
+        if not off > SECOND_TOLERANCE * largest + rounding:
+            return None
+        if abs(by_values - before) <= BELIEVED * off:
+            return float(by_values)
+        before = by_values
+    return None
+
+
+def check_beside(problem: Problem, x: Array, v: Array, size: float, seed: int) -> None:
+    """Raise if jac is not the gradient some way along v from x, to where it had seemed right. Costs a gradient."""
+    beside = np.clip(x + BESIDE * size * v, problem.lower, problem.upper)
+    check_gradient(problem, beside, problem.probe_gradient(beside), seed, "beside the point where SciPy has converged")
+
+
 def _disagreement(value: Callable[[Array], float], problem: Problem, x: Array, v: Array, grad: Array) -> float | None:
     """The derivative along v by values, where it is not grad·v; None if it agrees, or if nothing can be said."""
-    scale, here, before = np.where(x == 0.0, 1.0, np.abs(x)), None, np.nan
+    # What is left of a zero after a step must not make its steps vanish.
+    scale = np.where(np.abs(x) <= FORWARD * np.abs(x).max(), 1.0, np.abs(x))
+    here, before = None, np.nan
     for step in STEPS:
         h = step * CENTRAL * scale
         above, below = (np.clip(x + side * h * v, problem.lower, problem.upper) for side in (1.0, -1.0))

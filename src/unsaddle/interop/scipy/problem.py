@@ -17,7 +17,7 @@ EPS = float(np.finfo(np.float64).eps)
 FORWARD, CENTRAL = float(np.sqrt(EPS)), float(np.cbrt(EPS))
 """Steps of one-sided and of central differences, times max(1, |x|) for the latter: SciPy's own."""
 
-REMEMBERED = 3
+REMEMBERED = 8
 """Gradients kept, so that the one at the point where SciPy stops need not be taken again."""
 
 DIFFERENCES = {None: "2-point", False: "2-point", "2-point": "2-point", "3-point": "3-point", "cs": "cs"}
@@ -46,6 +46,7 @@ class Problem:
         self._jac = jac
         self.differences: str | None = None if callable(jac) or jac is True else DIFFERENCES[jac]
         self._remembered: deque[tuple[Array, float, Array]] = deque(maxlen=REMEMBERED)
+        self._first: tuple[Array, float] | None = None
         self.nfev = self.njev = 0
 
     @property
@@ -55,8 +56,21 @@ class Problem:
             return self.both, True
         return self.value, self._jac if self.differences else self.gradient
 
+    def begin(self, x: Array) -> tuple[float, Array | None]:
+        """f(x) and, unless they are differences or there is no f(x), ∇f(x), which SciPy will be given from memory."""
+        if self._jac is True:
+            return self.both(x)
+        number = float(self.value(x))
+        self.nfev += 1  # Until SciPy asks for it, and counts it as its own.
+        self._first = np.copy(x), number
+        return number, None if self.differences or np.isnan(number) else self.gradient(x)
+
     def value(self, x: Array) -> Any:
         """f(x); complex at a complex x, which SciPy's "cs" asks for."""
+        if self._first is not None and np.array_equal(self._first[0], x):
+            number, self._first = self._first[1], None
+            self.nfev -= 1
+            return number
         result = self._fun(np.copy(x), *self._args)
         if np.iscomplexobj(x):
             return np.asarray(result).item()

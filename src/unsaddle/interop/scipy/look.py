@@ -1,0 +1,199 @@
+"""The look where SciPy has converged: short where gradients add up to a Hessian, else as `is_minimum` does it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.constants.estimates import relative_error
+from unsaddle.cost import Cost, Ledger
+from unsaddle.curvature import auto, measure
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.extract import RELATIVE_GAMMA
+from unsaddle.curvature.krylov import KrylovCandidate, KrylovSettings, krylov
+from unsaddle.curvature.result import Curvature, Measurement, Status
+from unsaddle.interop.scipy.free import FreeFunction
+from unsaddle.verdict import Verdict, conclude, is_minimum
+
+MOST_STEPS = 200
+"""Gradients after which the short look gives way to the long one."""
+
+SYMMETRIC = 0.25
+"""Products add up to a Hessian if the error of the projected matrix, at most its size times its largest asymmetry, is
+below this share of γ."""
+
+FEW_STEPS = 4
+"""After fewer steps there are not enough entries to compare, and two gradients more check the products."""
+
+FARTHER = (Status.FLAT, Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
+"""Where a longer probe may decide what a short one did not."""
+
+EVERYTHING = float(np.finfo(np.float64).max) / 4.0
+"""SciPy has decided that the point is stationary: any gradient is small."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A verdict, and what gradients say about one line, for values of fun to confirm."""
+
+    verdict: Verdict
+    along: Tensor | None = None
+    """A unit vector."""
+    curvature: float = math.nan
+    """Along it, by gradients."""
+
+
+def look(f: FreeFunction, gamma: float | None, delta: float, seed: int) -> Look:
+    """Whether f's point is a minimum. The gradient counts as zero there, whatever its norm.
+
+    The short look is Krylov alone, with the probe radius guessed. What `is_minimum` spends eight gradients on, the
+    noise before and whether f is quadratic after, shows in the asymmetry of the products, which costs nothing: rounding
+    and kinks are not symmetric. Where they show, or where something else is strange, `is_minimum` has the word.
+    """
+    ledger = Ledger()
+    seen = _short(f, gamma, delta, seed, ledger)
+    return _long(f, gamma, delta, seed, ledger.cost) if seen is None else seen
+
+
+def nothing_free(f: FreeFunction, delta: float) -> Verdict:
+    """The verdict where bounds and derivatives hold every variable: a minimum to first order."""
+    found = Curvature(
+        direction=None,
+        curvature=math.nan,
+        status=Status.NOTHING_FOUND,
+        gradient_norm=0.0,
+        cost=Cost(),
+        gamma=math.nan,
+        delta=delta,
+        method="krylov",
+        smoothness=math.nan,
+        radius=math.nan,
+        noise=0.0,
+        relative_noise=math.nan,
+        hessian_lipschitz=math.nan,
+        lowest=math.nan,
+    )
+    return replace(
+        conclude(f, f.point, found, eps=0.0, delta=delta),
+        interval=(math.nan, math.nan),
+        reason=(
+            "Every variable is at a bound, from where the function rises inwards or which leaves it no room; no "
+            "curvature was looked at."
+        ),
+    )
+
+
+def _short(f: FreeFunction, gamma: float | None, delta: float, seed: int, ledger: Ledger) -> Look | None:
+    """The look with a guessed radius; None where it does not decide."""
+    x, generator = f.point, torch.Generator().manual_seed(seed)
+    f_hat = DisplacedFunction(f.sample(ledger=ledger), x)
+    if not f_hat.is_finite or f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0:
+        return None
+    settings = KrylovSettings(
+        num_steps=MOST_STEPS,
+        delta=delta,
+        gamma=gamma,
+        relative_gamma=RELATIVE_GAMMA,
+        smallest_radius=f.short_radius,
+        basis=max(auto.SMALLEST_BASIS, auto.basis_size(x, auto.free_memory(x.device))),
+    )
+    start = vectors.random_direction(x, generator)
+    candidate = krylov(f_hat, settings, generator, keep_history=True, start=start)
+    steps = len(candidate.history)
+    size = min(steps, settings.basis)
+    if candidate.exhausted or not size * candidate.asymmetry <= SYMMETRIC * candidate.scale.gamma:
+        return None
+    if candidate.status is Status.FOUND:
+        return _saddle(f, f_hat, candidate, delta)
+    if candidate.status is not Status.NOTHING_FOUND:
+        return None
+    if steps < FEW_STEPS and not _is_linear(f_hat, candidate):
+        return None
+    found = _evidence(f_hat, candidate, delta, Status.NOTHING_FOUND)
+    verdict = conclude(f, x, found, eps=EVERYTHING, delta=delta)
+    return Look(verdict=_with_scipys_eps(verdict), along=start, curvature=candidate.history[0][1])
+
+
+def _is_linear(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bool:
+    """Whether the gradient is linear between r and −2r along the lowest and the highest direction at once.
+
+    For a quadratic 2(∇f(x+rv) − ∇f(x)) + ∇f(x−2rv) − ∇f(x) = 0; a kink, |x|^{3/2} and a third derivative show.
+    """
+    lowest, highest = candidate.deciding[0], candidate.deciding[-1]
+    v = lowest + highest
+    v.div_(vectors.norm(v))
+    r, gamma = candidate.scale.radius, candidate.scale.gamma
+    once = f_hat.grad(v * r)
+    off = vectors.norm(f_hat.grad(v * (-2.0 * r)).add_(once, alpha=2.0)) / (2.0 * r)
+    return off <= SYMMETRIC * gamma
+
+
+def _saddle(f: FreeFunction, f_hat: DisplacedFunction, candidate: KrylovCandidate, delta: float) -> Look | None:
+    """The verdict on a direction that is measured again; None if that does not bear it out."""
+    assert candidate.vector is not None
+    v = candidate.vector.div_(vectors.norm(candidate.vector))
+    same = measure.on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0)
+    if not (same.is_finite and same.consistent and same.curvature + same.error < 0.0):
+        return None
+    found = _evidence(f_hat, candidate, delta, Status.FOUND, v, same)
+    return Look(verdict=_with_scipys_eps(conclude(f, f_hat.x, found, eps=EVERYTHING, delta=delta)))
+
+
+def _evidence(
+    f_hat: DisplacedFunction,
+    candidate: KrylovCandidate,
+    delta: float,
+    status: Status,
+    direction: Tensor | None = None,
+    measured: Measurement | None = None,
+) -> Curvature:
+    scale = candidate.scale
+    # What the products are off by is √2σ/r in norm.
+    noise = max(scale.noise, candidate.asymmetry * scale.radius / math.sqrt(2.0))
+    return Curvature(
+        direction=direction,
+        curvature=math.nan if measured is None else measured.curvature,
+        status=status,
+        gradient_norm=f_hat.grad_norm,
+        cost=f_hat.f.cost,
+        gamma=scale.gamma,
+        delta=delta,
+        method="krylov",
+        smoothness=scale.smoothness,
+        radius=scale.radius,
+        noise=noise,
+        relative_noise=relative_error(
+            noise=noise, grad_norm=f_hat.grad_norm, smoothness=scale.smoothness, x_norm=f_hat.x_norm
+        ),
+        hessian_lipschitz=math.nan if measured is None else measured.hessian_lipschitz,
+        lowest=candidate.lowest,
+        measurements=() if measured is None else (measured,),
+        deciding=candidate.deciding,
+        history=candidate.history,
+    )
+
+
+def _long(f: FreeFunction, gamma: float | None, delta: float, seed: int, spent: Cost) -> Look:
+    """`is_minimum`; what it leaves undecided because gradients do not add up, once more from farther away."""
+    verdict = is_minimum(f, eps=EVERYTHING, gamma=gamma, delta=delta, start_delta=delta, seed=seed)
+    spent = spent + verdict.cost
+    if verdict.kind == "undecided" and verdict.evidence.status in FARTHER:
+        f.look_farther(gamma)
+        again = is_minimum(f, eps=EVERYTHING, gamma=gamma, delta=delta, start_delta=delta, seed=seed)
+        spent = spent + again.cost
+        if again.kind != "undecided":
+            verdict = again
+    verdict = replace(_with_scipys_eps(verdict), cost=spent)
+    if verdict.kind != "minimum":
+        return Look(verdict=verdict)
+    return Look(verdict=verdict, along=verdict.evidence.deciding[0], curvature=verdict.evidence.lowest)
+
+
+def _with_scipys_eps(verdict: Verdict) -> Verdict:
+    """What counted as stationary was this point."""
+    return replace(verdict, eps=verdict.gradient_norm + verdict.gradient_error)

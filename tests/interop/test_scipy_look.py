@@ -1,0 +1,87 @@
+"""The look after SciPy: what it costs, and when it gives way to the long one."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from unsaddle.interop.scipy import minimize
+
+
+@pytest.mark.parametrize(("sign", "kind"), [(1.0, "minimum"), (-1.0, "saddle")])
+def test_a_function_that_moves_in_small_steps_is_looked_at_from_farther_away(sign, kind):
+    """Steps of 1e-9 are invisible to a shift by some roundings of x: gradients seem exact, and probes are too short."""
+    scale = np.linspace(1.0, 2.0, 20)
+    scale[0] *= sign
+
+    def stepped(x):
+        return np.round((x - 1.0) / 1e-9) * 1e-9
+
+    x0 = np.full(20, 1.5)
+    x0[0] = 1.0
+    result = minimize(
+        lambda x: float((scale * stepped(x) ** 2).sum() / 2.0), x0, jac=lambda x: scale * stepped(x), max_escapes=0
+    )
+    assert result.verdict.kind == kind
+    assert result.verdict.resolution > 1e-7
+
+
+def spectrum(eigenvalues):
+    """A quadratic with a rotated Hessian, its gradient, and how often that was asked."""
+    d = len(eigenvalues)
+    rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((d, d)))[0]
+    matrix = rotation * eigenvalues @ rotation.T
+    calls = []
+
+    def jac(x):
+        calls.append(1)
+        return matrix @ (x - 1.0)
+
+    return lambda x: float((x - 1.0) @ matrix @ (x - 1.0) / 2.0), jac, calls
+
+
+@pytest.mark.parametrize(("distinct", "gradients"), [(1, 2), (3, 5), (4, 4), (6, 6)])
+def test_at_a_minimum_a_look_takes_a_gradient_for_each_eigenvalue_and_two_if_there_are_few(distinct, gradients):
+    """With one eigenvalue, one of the two is at a point that is remembered."""
+    fun, jac, calls = spectrum(np.repeat(np.arange(1.0, distinct + 1.0), 60 // distinct))
+    plain = scipy.optimize.minimize(fun, np.zeros(60), jac=jac, method="BFGS")
+    before = len(calls)
+    result = minimize(fun, np.zeros(60), jac=jac, method="BFGS")
+    assert result.success
+    assert len(calls) - 2 * before == result.njev - plain.njev == gradients
+
+
+@pytest.mark.parametrize("lowest", [-1.0, -0.1, -0.011])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_strict_saddle_is_missed(lowest, seed):
+    """δ = 0.05 is for a start that hides a curvature of just −γ; of 15 fixed ones none does."""
+    fun, jac, _ = spectrum(np.r_[lowest, np.linspace(0.05, 1.0, 59)])
+    result = minimize(fun, np.ones(60), jac=jac, seed=seed, max_escapes=0)
+    assert result.verdict.kind == "saddle"
+    assert result.verdict.curvature == pytest.approx(lowest, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("fun", "jac"),
+    [
+        (lambda x: np.abs(x).sum(), np.sign),
+        (lambda x: (np.abs(x) ** 1.5).sum(), lambda x: 1.5 * np.sign(x) * np.sqrt(np.abs(x))),
+    ],
+    ids=["kink", "power 3/2"],
+)
+@pytest.mark.parametrize("d", [1, 2, 3, 30])
+def test_where_gradients_do_not_add_up_to_a_hessian_it_is_undecided(fun, jac, d):
+    result = minimize(fun, np.zeros(d), jac=jac, check_gradient=False)
+    assert result.verdict is None or result.verdict.kind == "undecided"
+    assert not result.success
+
+
+def test_noise_in_gradients_gives_way_to_probes_that_are_long_enough():
+    generator = np.random.default_rng(0)
+
+    def jac(x):
+        return x + 1e-6 * generator.standard_normal(x.size)
+
+    result = minimize(lambda x: float(x @ x / 2.0), np.zeros(20), jac=jac, check_gradient=False, tol=1e-3)
+    assert result.verdict.kind == "minimum"
+    assert result.verdict.curvature == pytest.approx(1.0, abs=0.01)
+    assert result.verdict.resolution > 1e-3
