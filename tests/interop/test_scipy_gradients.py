@@ -101,6 +101,12 @@ def test_a_gradient_that_is_wrong_after_an_escape_is_named():
         minimize(f, (0.0, 0.0), jac=lambda x: g(x) + np.array([x[1], 0.0]) * abs(x[1]))
 
 
+def test_a_gradient_that_makes_a_saddle_of_a_minimum_is_named():
+    """Values do not fall along the direction that it shows, and beside x it proves to be wrong."""
+    with pytest.raises(ValueError, match="beside the point where SciPy has converged, component 1 is"):
+        minimize(lambda x: float(x @ x), (1.0, 0.0), jac=lambda x: np.array([2.0, -2.0]) * x)
+
+
 def test_a_hessian_that_is_not_that_of_the_function_leaves_it_undecided():
     result = minimize(f, (1.0, 0.0), jac=g, hess=lambda x: np.diag([2.0, 2.0]), method="trust-exact")
     assert not result.success

@@ -28,7 +28,7 @@ SYMMETRIC = 0.25
 below this share of γ."""
 
 FEW_STEPS = 4
-"""After fewer steps there are not enough entries to compare, and two gradients more check the products."""
+"""After fewer steps there are not enough entries to compare, and one gradient more checks the products."""
 
 FARTHER = (Status.FLAT, Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
 """Where a longer probe may decide what a short one did not."""
@@ -112,25 +112,22 @@ def _short(f: FreeFunction, gamma: float | None, delta: float, seed: int, ledger
         return _saddle(f, f_hat, candidate, delta)
     if candidate.status is not Status.NOTHING_FOUND:
         return None
-    if steps < FEW_STEPS and not _is_linear(f_hat, candidate):
+    if steps < FEW_STEPS and not _is_linear(f_hat, start, candidate):
         return None
     found = _evidence(f_hat, candidate, delta, Status.NOTHING_FOUND)
     verdict = conclude(f, x, found, eps=EVERYTHING, delta=delta)
     return Look(verdict=_with_scipys_eps(verdict), along=start, curvature=candidate.history[0][1])
 
 
-def _is_linear(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bool:
-    """Whether the gradient is linear between r and −2r along the lowest and the highest direction at once.
+def _is_linear(f_hat: DisplacedFunction, v: Tensor, candidate: KrylovCandidate) -> bool:
+    """Whether the gradient is linear between r and −2r along v. The one at r is remembered from the first step.
 
     For a quadratic 2(∇f(x+rv) − ∇f(x)) + ∇f(x−2rv) − ∇f(x) = 0; a kink, |x|^{3/2} and a third derivative show.
     """
-    lowest, highest = candidate.deciding[0], candidate.deciding[-1]
-    v = lowest + highest
-    v.div_(vectors.norm(v))
-    r, gamma = candidate.scale.radius, candidate.scale.gamma
-    once = f_hat.grad(v * r)
-    off = vectors.norm(f_hat.grad(v * (-2.0 * r)).add_(once, alpha=2.0)) / (2.0 * r)
-    return off <= SYMMETRIC * gamma
+    r = candidate.scale.radius
+    off = 2.0 * f_hat.f.grad_at_sum(f_hat.x, v, r) + f_hat.f.grad_at_sum(f_hat.x, v, -2.0 * r)
+    off.sub_(f_hat.grad0, alpha=3.0)
+    return vectors.norm(off) / (2.0 * r) <= SYMMETRIC * candidate.scale.gamma
 
 
 def _saddle(f: FreeFunction, f_hat: DisplacedFunction, candidate: KrylovCandidate, delta: float) -> Look | None:

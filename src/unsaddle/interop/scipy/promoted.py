@@ -12,6 +12,7 @@ from scipy.optimize import minimize as scipy_minimize
 
 from unsaddle import checks
 from unsaddle.interop.scipy.arguments import checked_method, limits, scipys_options
+from unsaddle.interop.scipy.gradient_check import check_beside
 from unsaddle.interop.scipy.gradient_check import check_gradient as check_against_values
 from unsaddle.interop.scipy.judge import judge
 from unsaddle.interop.scipy.problem import Array, Problem
@@ -154,6 +155,8 @@ def minimize(
             _fail(result, BUDGET, "but this is a saddle, and the budget is spent: raise maxiter or maxfun")
             break
         moved = judgement.step()
+        if moved is None and by_values and verdict.direction is not None:
+            check_beside(problem, x, judgement.f.embedded(verdict.direction), judgement.f.size, seed)
         if moved is None or not here < lowest:
             _fail(result, STUCK, "but this is a saddle by its gradients, along which the values of fun do not fall")
             break
