@@ -105,6 +105,36 @@ class SampledFunction:
             return self._checked_grad(x, alone(x, u, scale))
         return (self.value_and_grad(x) if u is None else self.value_and_grad_at_sum(x, u, scale))[1]
 
+    def add_grad_at_sum(
+        self,
+        out: Tensor,
+        x: Tensor,
+        u: Tensor | None,
+        scale: float = 1.0,
+        *,
+        subtract: bool = False,
+        afresh: bool = False,
+    ) -> Tensor:
+        """Add ∇F_S at x + scale·u, or at x, to `out`, or subtract it, and return `out`, which may be u.
+
+        A model's gradient adds up in `out` as it is computed, and takes no vector of its own.
+
+        Args:
+            out: what is added to; of no use any more if this raises.
+            x, u, scale: where; with a u that is `out`, what that was before.
+            subtract: whether to subtract.
+            afresh: whether `out` counts as zero.
+        """
+        add = getattr(getattr(self, "_oracle", None), "add_grad_at_sum", None)
+        sign = -1.0 if subtract else 1.0
+        if add is not None:
+            x = checks.point(x)
+            add(checks.vector_like(out, x, "out"), x, u, scale, sign, afresh)
+            self.ledger.add_gradient(self.size)
+            return out
+        grad = self.grad_at_sum(x, u, scale)
+        return out.copy_(grad).mul_(sign) if afresh else out.add_(grad, alpha=sign)
+
 
 class SecondOrderFunction(SampledFunction):
     """F_S with Hessian products, for the second-order methods that NEON is compared with."""

@@ -58,7 +58,7 @@ def diagonal_sum(s: Tensor, n: int) -> FiniteSum:
 #   power   t = ⌈4·7.783224⌉ = ⌈31.13⌉ = 32 products
 #   lanczos min(6, 1 + ⌈½·ln(2.75·2400)·√8⌉) = min(6, 14) = 6 products
 #   oja     a plain function is one batch, so one round of 63 products, and one to judge the last iterate
-#   first-order oja: two gradients a step, one to judge
+#   first-order oja: two gradients a step, two to judge
 # and one gradient at x, which every extractor starts with.
 NOTHING = {
     "neon": Cost(gradients=1 + 63, samples=1 + 63),
@@ -66,7 +66,7 @@ NOTHING = {
     "power": Cost(gradients=1, samples=1, hessian_products=32, hessian_samples=32),
     "lanczos": Cost(gradients=1, samples=1, hessian_products=6, hessian_samples=6),
     "oja": Cost(gradients=1, samples=1, hessian_products=63 + 1, hessian_samples=63 + 1),
-    "oja-first-order": Cost(gradients=1 + 2 * 63 + 1, samples=1 + 2 * 63 + 1),
+    "oja-first-order": Cost(gradients=1 + 2 * 63 + 2, samples=1 + 2 * 63 + 2),
 }
 
 
@@ -88,7 +88,7 @@ def test_finding_costs_the_steps_taken_and_six_gradients(method: str) -> None:
         "power": (0, steps),
         "lanczos": (0, steps),
         "oja": (0, 63 + 1),  # All of a round, which is judged at its end.
-        "oja-first-order": (2 * 63 + 1, 0),
+        "oja-first-order": (2 * 63 + 2, 0),
     }[method]
     assert (result.cost.gradients, result.cost.hessian_products) == (1 + gradients + 6, products)
     assert result.cost == Cost(

@@ -24,7 +24,8 @@ def smoothness(
     """Twice the largest growth ‖Hv‖/‖v‖ that a power iteration of a few products sees: an estimate of L1 from above.
 
     Args:
-        product: v ↦ Hv, exact or by a difference of gradients; one gradient each in the second case.
+        product: v ↦ Hv, exact or by a difference of gradients; one gradient each in the second case. It may answer in
+            v, and what it answers is written to.
         like: a vector of the space.
         generator: the randomness of the start.
         steps: how many products.
@@ -42,7 +43,7 @@ def smoothness(
         largest = max(largest, growth)
         if growth == 0.0:
             break
-        v = v / growth
+        v = v.div_(growth)
     return 2.0 * largest
 
 
@@ -140,15 +141,16 @@ def opposite_probes(
     for r → 0. It is a lower bound on the Lipschitz constant of the Hessian near x, zero wherever f is even around x,
     and rounding adds 2.5σ/r² to it.
     """
-    above = f.grad_at_sum(x, v, radius).clone()  # The function may answer the next call in the same memory.
-    low = is_low_precision(above)
-    below = f.grad_at_sum(x, v, -radius)
-    change = math.nan
-    if grad0 is not None:
-        even = torch.add(above, below).sub_(grad0, alpha=2.0)
-        change = vectors.norm(even) / radius**2
-    (difference,) = vectors.dots((v, above.sub_(below)))
-    return OppositeProbes(difference / (2.0 * radius), change, low)
+    above = f.add_grad_at_sum(torch.empty_like(v), x, v, radius, afresh=True)
+    low, change = is_low_precision(above), math.nan
+    if grad0 is None:
+        difference = f.add_grad_at_sum(above, x, v, -radius, subtract=True)  # In the same vector, for a model.
+    else:
+        below = f.grad_at_sum(x, v, -radius)
+        change = vectors.norm(torch.add(above, below).sub_(grad0, alpha=2.0)) / radius**2
+        difference = above.sub_(below)
+    (rise,) = vectors.dots((v, difference))
+    return OppositeProbes(rise / (2.0 * radius), change, low)
 
 
 def hessian_lipschitz(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> float:

@@ -58,12 +58,18 @@ class DisplacedFunction:
         value, grad = self.f.value_and_grad_at_sum(self.x, u) if point is None else self.f.value_and_grad(point)
         return float(value), grad
 
-    def product(self, v: Tensor, radius: float, out: Tensor | None = None) -> Tensor:
-        """∇²f(x)v for a unit v, by a gradient difference at the given radius; the error is at most L2·radius/2.
+    def product(self, v: Tensor, radius: float) -> Tensor:
+        """∇²f(x)v for a unit v, by a gradient difference at the given radius; the error is at most L2·radius/2."""
+        return torch.sub(self.f.grad_at_sum(self.x, v, radius), self.grad0).div_(radius)
 
-        In `out`, which may be v itself, or in a new vector.
-        """
-        return torch.sub(self.f.grad_at_sum(self.x, v, radius), self.grad0, out=out).div_(radius)
+    def replace_by_product(self, v: Tensor, radius: float) -> Tensor:
+        """v ← ∇²f(x)v for a unit v, as `product` has it; for a model, v is all the memory that it takes."""
+        return self.f.add_grad_at_sum(v, self.x, v, radius, afresh=True).sub_(self.grad0).div_(radius)
+
+    def central_product(self, v: Tensor, radius: float) -> Tensor:
+        """∇²f(x)v for a unit v, by the gradients on either side of x, without ∇f(x)."""
+        out = self.f.add_grad_at_sum(torch.empty_like(v), self.x, v, radius, afresh=True)
+        return self.f.add_grad_at_sum(out, self.x, v, -radius, subtract=True).div_(2.0 * radius)
 
     def let_go(self) -> None:
         """Free ∇f(x), once nothing but measuring is left to do."""
@@ -89,6 +95,24 @@ class DisplacedFunction:
         rounding = VALUE_ROUNDING * torch.finfo(self.x.dtype).eps * size
         exact_enough = rounding <= 1e-2 * abs(by_values)
         return by_values if exact_enough and abs(by_values - by_gradients) <= cubic / 12.0 + rounding else by_gradients
+
+
+def descend(f: SampledFunction, x: Tensor, u: Tensor, step_size: float) -> None:
+    """u ← u − η(∇f(x+u) − ∇f(x)) in place, where no product with the difference is wanted.
+
+    With u in units of −η, both gradients are added to it as they are computed, and for a model no vector is needed but
+    u. That rounds by η·eps·‖∇f(x)‖, as each of the gradients does.
+
+    >>> from unsaddle import Function
+    >>> u = torch.tensor([2.0, 3.0])
+    >>> descend(Function(lambda x: 0.5 * x @ x).sample(), torch.ones(2), u, 0.5)
+    >>> u.tolist()
+    [1.0, 1.5]
+    """
+    u.div_(-step_size)
+    f.add_grad_at_sum(u, x, u, -step_size)
+    f.add_grad_at_sum(u, x, None, subtract=True)
+    u.mul_(-step_size)
 
 
 def curvature_bound(*, squared_norm: float, product: float, hessian_lipschitz: float) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.constants import practice, theory_neon2
 from unsaddle.cost import Ledger
-from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.displaced import descend
 from unsaddle.curvature.oja import Product, batch_size, noise_limited_step, num_rounds
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
@@ -133,10 +133,11 @@ def neon2_online(
     the samples where the noise is as large as ‖∇²f_i‖ ≤ L1 allows. A random one is kept by reservoir sampling, in one
     vector. Where the curvature judged is above 2/η, u has grown because the step overshoots, which is said.
 
-    Cost: two gradients of a batch a step, and what `judge` costs for each round that reached r. Memory: u, and a few
-    gradients.
+    Cost: two gradients of a batch a step, and what `judge` costs for each round that reached r. Memory: u, and a
+    gradient, but for a model; one more for a random iterate.
 
     >>> from unsaddle import FiniteSum
+    >>> from unsaddle.curvature.displaced import DisplacedFunction
     >>> signs = torch.tensor([[1.0, -2.0], [3.0, 0.0], [2.0, -1.0], [2.0, -1.0]])
     >>> saddle = FiniteSum(lambda x, s: 0.5 * (s @ x**2).mean(), signs)
     >>> settings = Neon2OnlineSettings(
@@ -168,12 +169,10 @@ def neon2_online(
         kept: Tensor | None = None
         for t in range(1, min(settings.steps_a_round, left) + 1):
             left -= 1
-            f_hat = hu = None  # The last gradients go before the next ones come.
-            f_hat = DisplacedFunction(objective.sample(batch, generator, ledger=ledger), x)
-            hu = f_hat.grad(u)
-            if keep_history:
-                history.append((ledger.gradients, vectors.dots((u, hu))[0] / uu))
-            u.sub_(hu, alpha=eta)
+            before = u.clone() if keep_history else None
+            descend(objective.sample(batch, generator, ledger=ledger), x, u, eta)
+            if before is not None:
+                history.append((ledger.gradients, vectors.dots((before, before - u))[0] / (eta * uu)))
             (uu,) = vectors.dots((u, u))
             if not math.isfinite(uu):
                 return candidate(Status.NOT_FINITE)
@@ -186,7 +185,8 @@ def neon2_online(
         if uu < r**2:
             continue
         v = u if kept is None else kept
-        v = v / vectors.norm(v)
+        del u, kept
+        v.div_(vectors.norm(v))
         (judged,) = vectors.dots((v, judge(v)))
         if not math.isfinite(judged):
             return candidate(Status.NOT_FINITE)
@@ -204,20 +204,21 @@ def _one_in(t: int, generator: torch.Generator) -> bool:
 
 
 def extract(search: Search) -> Candidate:
-    """Neon2 online as `negative_curvature` calls it."""
+    """Neon2 online as `negative_curvature` calls it; two gradients of F_S judge a round."""
     settings = search.settings(theory_settings, practical_settings)
     radius = search.measurement_radius
+    search.f_hat.let_go()  # From here on, only differences of fresh gradients.
     return search.within_budget(
         settings,
         lambda s: neon2_online(
             search.objective,
             search.x,
-            lambda v: search.f_hat.product(v, radius),
+            lambda v: search.f_hat.central_product(v, radius),
             s,
             search.generator,
             ledger=search.ledger,
             keep_history=search.keep_history,
         ),
         calls_a_step=2,
-        extra_calls=settings.num_rounds,
+        extra_calls=2 * settings.num_rounds,
     )

@@ -12,11 +12,11 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.constants import practice, theory
 from unsaddle.cost import Ledger
-from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.displaced import descend
 from unsaddle.curvature.power import second_order
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
-from unsaddle.objective import Objective
+from unsaddle.objective import Objective, SampledFunction
 
 Product = Callable[[Tensor], Tensor]
 
@@ -120,8 +120,8 @@ def oja(
     Spec 3.2; Allen-Zhu (2017). `judge` is v ↦ ∇²F_S(x)v on an independent S. Departure: the last iterate of a round is
     judged, not a random one.
 
-    Cost: one Hessian product of a batch a step, or two gradients of it in the first-order form; one product of F_S a
-    round. Memory: two vectors.
+    Cost: one Hessian product of a batch a step, or two gradients of it in the first-order form; what `judge` costs for
+    each round. Memory: w, and a product or a gradient, but in the first-order form for a model.
     """
     history: list[tuple[int, float]] = []
     lowest = math.inf
@@ -131,19 +131,13 @@ def oja(
     for tau in range(settings.num_steps):
         if observer is not None:
             observer(tau, w)
-        hw = None  # The last product goes before the next one comes.
         f = objective.sample(batch, generator, hessian=settings.radius is None, ledger=ledger)
-        if settings.radius is None:
-            hw = second_order(f).hvp(x, w)
-        else:
-            hw = DisplacedFunction(f, x).product(w, settings.radius)
-        (curvature,) = vectors.dots((w, hw))
-        if not math.isfinite(curvature):
+        curvature = _step(f, x, w, settings, keep_history)
+        length = vectors.norm(w)
+        if not (math.isfinite(curvature) and math.isfinite(length)):
             return Candidate(vector=None, status=Status.NOT_FINITE, lowest=lowest, history=tuple(history))
         if keep_history:
             history.append((ledger.gradients + ledger.hessian_products, curvature))
-        w = torch.sub(w, hw, alpha=settings.step_size)
-        length = vectors.norm(w)
         w = w.div_(length) if length > 0.0 else vectors.random_direction(x, generator)
         if (tau + 1) % settings.steps_a_round == 0:
             (judged,) = vectors.dots((w, judge(w)))
@@ -157,6 +151,20 @@ def oja(
     return replace(nothing, exhausted=True)
 
 
+def _step(f: SampledFunction, x: Tensor, w: Tensor, settings: OjaSettings, with_curvature: bool) -> float:
+    """w ← (I − η∇²f(x))w in place, and wᵀ∇²f(x)w before it, if that is wanted or costs nothing."""
+    eta, h = settings.step_size, settings.radius
+    if h is None:
+        hw = second_order(f).hvp(x, w)
+        (curvature,) = vectors.dots((w, hw))
+        w.sub_(hw, alpha=eta)
+        return curvature
+    before = w.clone() if with_curvature else None
+    descend(f, x, w.mul_(h), eta)
+    w.div_(h)
+    return 0.0 if before is None else vectors.dots((before, before - w))[0] / eta
+
+
 def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
     settings = (theory_settings if search.theory else practical_settings)(
         gamma=search.gamma,
@@ -166,6 +174,8 @@ def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
         radius=radius,
         num_samples=search.objective.num_samples,
     )
+    if radius is not None:
+        search.f_hat.let_go()  # From here on, only differences of fresh gradients.
     return search.within_budget(
         settings,
         lambda s: oja(
@@ -178,7 +188,7 @@ def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
             keep_history=search.keep_history,
         ),
         calls_a_step=1 if radius is None else 2,
-        extra_calls=settings.num_steps // settings.steps_a_round,
+        extra_calls=(1 if radius is None else 2) * (settings.num_steps // settings.steps_a_round),
     )
 
 
@@ -189,6 +199,6 @@ def extract(search: Search) -> Candidate:
 
 
 def extract_first_order(search: Search) -> Candidate:
-    """Oja with gradient differences."""
+    """Oja with gradient differences; two gradients of F_S judge a round."""
     radius = search.measurement_radius
-    return _extract(search, radius, lambda v: search.f_hat.product(v, radius))
+    return _extract(search, radius, lambda v: search.f_hat.central_product(v, radius))

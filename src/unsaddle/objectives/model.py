@@ -91,6 +91,8 @@ class ModelObjective:
         self.ranks = of_parameters(self.parameters.tensors, wrapped.process_group(model))
         own = batches.source(data, micro_batch, self._seed, shared=self.ranks is not None)
         self._source: batches.Source | SharedSource = own if self.ranks is None else SharedSource(own, self.ranks)
+        # What autograd alone writes to can be added to a vector in place.
+        self._adds = scaler is None and self._skip_hooks and self.ranks is None and not wrapped.is_wrapped(model)
         self._warned = False
 
     @property
@@ -142,17 +144,18 @@ class ModelObjective:
             start=start,
             skip_hooks=self._skip_hooks,
             ranks=self.ranks,
+            add=(lambda weight: self._run(drawn, True, weight)) if self._adds else None,
         )
         return freeze(oracle, drawn.size, False, ledger)
 
-    def _run(self, drawn: batches.Drawn, backward: bool) -> Tensor:
-        """The mean loss over the batches, one after the other, with its gradients left in `.grad`."""
+    def _run(self, drawn: batches.Drawn, backward: bool, factor: float = 1.0) -> Tensor:
+        """The mean loss over the batches, one after the other, with `factor` times its gradients added to `.grad`."""
         scale = 1.0 if self._scaler is None else float(self._scaler.get_scale())
         total: Tensor | None = None
         with torch.set_grad_enabled(backward):
             for i, (batch, weight) in enumerate(drawn.weighted):
                 torch.clear_autocast_cache()  # It would hold the weights of the last point.
-                versions = _versions(batch)
+                versions, added = _versions(batch), self.parameters.gradients()
                 more = backward and i + 1 < drawn.batches
                 with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
                     value = checks.scalar(self._loss(self._model, batch), "the loss")
@@ -161,6 +164,12 @@ class ModelObjective:
                         "the loss changed its batch in place, so it would not be the same at the next point; have it "
                         "work on a copy"
                     )
+                if self._adds and not FlatParameters.still_has(added):
+                    raise ValueError(
+                        "the loss changed or dropped gradients that further ones are to be added to: expected it to "
+                        "leave .grad alone; take zero_grad() and backward() out of it"
+                    )
+                del added
                 if backward:
                     if not value.requires_grad:
                         raise ValueError(
@@ -168,7 +177,7 @@ class ModelObjective:
                             "no_grad() inside it"
                         )
                     with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
-                        torch.autograd.backward(value, torch.full_like(value, weight * scale))
+                        torch.autograd.backward(value, torch.full_like(value, factor * weight * scale))
                 part = value.detach().to(torch.promote_types(value.dtype, torch.float32)) * weight
                 total = part if total is None else total + part
                 del value  # Its graph goes before the next one comes.

@@ -138,6 +138,15 @@ class FlatParameters:
         for (parameter, part), (_, step) in zip(self.pieces(x), self.pieces(u), strict=True):
             torch.add(part, step, alpha=scale, out=parameter)
 
+    def gradients(self) -> list[tuple[Tensor, Tensor, int]]:
+        """Each parameter that has a gradient, with that and its version."""
+        return [(p, p.grad, p.grad._version) for p in self.tensors if p.grad is not None]
+
+    @staticmethod
+    def still_has(gradients: list[tuple[Tensor, Tensor, int]]) -> bool:
+        """Whether what `gradients` gave is still there, and nobody has written to it."""
+        return all(p.grad is grad and grad._version == version for p, grad, version in gradients)
+
     def has_gradient(self) -> bool:
         """Whether any of the parameters has a gradient."""
         return any(parameter.grad is not None for parameter in self.tensors)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from unsaddle import checks
+from unsaddle.objectives.added_up import AddedUp
 from unsaddle.objectives.parameters import FlatParameters
 from unsaddle.objectives.randomness import RandomState
 from unsaddle.objectives.untouched import untouched
@@ -30,6 +32,7 @@ class Replayed:
         what: how errors call `run`.
         ranks: those that run it together, each on data of its own, and reduce gradients themselves; the value is the
             mean over them.
+        add: the same as `run`, with gradients multiplied by its argument and added to what is in `.grad`, if it can.
     """
 
     def __init__(
@@ -42,8 +45,9 @@ class Replayed:
         skip_hooks: bool = True,
         what: str = "the loss",
         ranks: Ranks | None = None,
+        add: Callable[[float], Tensor] | None = None,
     ) -> None:
-        self._ranks = ranks
+        self._ranks, self._add = ranks, add
         self._run, self._flat, self._modules, self._what = run, flat, modules, what
         self._start = RandomState.capture({flat.device}) if start is None else start
         self._skip_hooks = skip_hooks
@@ -68,6 +72,25 @@ class Replayed:
         assert grad is not None
         return grad
 
+    def add_grad_at_sum(
+        self, out: Tensor, x: Tensor, u: Tensor | None, scale: float, weight: float, afresh: bool
+    ) -> None:
+        """Add weight times the gradient to `out`, which may be u, or to zero in the place of `out`."""
+        if self._add is None:
+            grad = self.grad_at_sum(x, u, scale)
+            (out.zero_() if afresh else out).add_(grad, alpha=weight)
+            return
+        with self._at(x, u, scale) as check_unchanged:
+            added = AddedUp(self._flat, out.zero_() if afresh else out)
+            checks.scalar(self._add(weight), self._what)
+            check_unchanged()
+            if added.replaced():
+                raise RuntimeError(
+                    f"{self._what} replaced the .grad of {added.replaced()[0]!r}, to which gradients are added: expected "
+                    "it to leave .grad alone; take zero_grad() and backward() out of it"
+                )
+            self._check_gradient(added.anything)
+
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         raise ValueError(
             "a model has gradients only, no Hessian products; use a method that needs no others, as krylov"
@@ -76,31 +99,44 @@ class Replayed:
     def _evaluate(
         self, x: Tensor, u: Tensor | None = None, scale: float = 1.0, *, backward: bool, alone: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        with untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks):
-            self._flat.assign(x, u, scale)
-            versions = self._versions()
-            with torch.enable_grad():
-                value = checks.scalar(self._run(backward), self._what).detach().clone()
+        with self._at(x, u, scale) as check_unchanged:
+            value = checks.scalar(self._run(backward), self._what).detach().clone()
             reshard(self._modules)
             if self._ranks is not None and not alone:
                 value = self._ranks.mean(value)
-            changed = [name for name, version in self._versions().items() if version != versions[name]]
-            if u is None:  # Whoever goes around version counters is caught here, where all searches begin.
-                changed += self._flat.differing(x)
-            if changed:
-                raise RuntimeError(
-                    f"{self._what} changed {changed[0]!r} while it was evaluated, so its gradients mean nothing: "
-                    "expected forward and backward alone; take out what steps an optimizer or writes to weights (a "
-                    "step in a hook or in the closure, Embedding(max_norm=...))"
-                )
+            check_unchanged()
             if not backward:
                 return value, None
-            if not self._flat.has_gradient():
-                raise ValueError(
-                    f"{self._what} left no parameter with a gradient: expected it to call backward() on a value that "
-                    "depends on the parameters; look for a missing backward(), detach(), item() or no_grad() inside it"
-                )
+            self._check_gradient(self._flat.has_gradient())
             return value, self._flat.gradient(release=True)
+
+    @contextlib.contextmanager
+    def _at(self, x: Tensor, u: Tensor | None, scale: float) -> Iterator[Callable[[], None]]:
+        """Inside, the parameters are x + scale·u, and what comes with it raises if they have been changed since."""
+        with untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks):
+            self._flat.assign(x, u, scale)
+            versions = self._versions()
+
+            def check_unchanged() -> None:
+                changed = [name for name, version in self._versions().items() if version != versions[name]]
+                if u is None:  # Whoever goes around version counters is caught here, where all searches begin.
+                    changed.extend(self._flat.differing(x))
+                if changed:
+                    raise RuntimeError(
+                        f"{self._what} changed {changed[0]!r} while it was evaluated, so its gradients mean nothing: "
+                        "expected forward and backward alone; take out what steps an optimizer or writes to weights (a "
+                        "step in a hook or in the closure, Embedding(max_norm=...))"
+                    )
+
+            with torch.enable_grad():
+                yield check_unchanged
+
+    def _check_gradient(self, there_is_one: bool) -> None:
+        if not there_is_one:
+            raise ValueError(
+                f"{self._what} left no parameter with a gradient: expected it to call backward() on a value that "
+                "depends on the parameters; look for a missing backward(), detach(), item() or no_grad() inside it"
+            )
 
     def _versions(self) -> dict[str, int]:
         """Version counters of all parameters, frozen ones, too: `assign` leaves them, most other writing does not."""

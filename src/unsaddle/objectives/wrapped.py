@@ -27,6 +27,13 @@ def process_group(model: nn.Module) -> Any:
     return next((module.process_group for module in replicas(model)), None)
 
 
+def is_wrapped(model: nn.Module) -> bool:
+    """Whether any module of a model is torch.distributed's, or of its kind, and may do what it likes with `.grad`."""
+    theirs = ("torch.distributed", "torch.nn.parallel")
+    classes = {kind for module in model.modules() for kind in type(module).__mro__}
+    return any(kind.__module__.startswith(theirs) for kind in classes)
+
+
 def reshard(modules: Iterable[nn.Module]) -> None:
     """Free what FSDP2 has gathered.
 
