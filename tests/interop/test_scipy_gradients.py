@@ -144,3 +144,18 @@ def test_curvature_by_values_contradicts_a_wrong_one_and_no_right_one(offset, sc
 def test_rough_functions_do_not_contradict(fun):
     v = np.array([0.6, 0.8])
     assert contradicting_curvature(free_problem(fun, 2), np.zeros(2), float(fun(np.zeros(2))), v, 2.0, 2.0, 1.0) is None
+
+
+def test_a_function_that_turns_over_the_length_of_the_steps_does_not_contradict():
+    """Humps 1.5 apart in a wide bowl, and steps of up to 100: on some of 300 lines two in a row agree by accident."""
+
+    def fun(x):
+        humps = np.sin(2.0 * x[1:]) ** 2 * np.sin(2.0 * x[:-1]) ** 2
+        return float((humps + 0.05 * (x[1:] ** 2 + x[:-1] ** 2)).sum())
+
+    generator, problem, x = np.random.default_rng(0), free_problem(fun, 20), np.zeros(20)
+    for _ in range(300):
+        v = generator.standard_normal(20) * (generator.random(20) < 0.3) + 1e-3
+        v /= np.linalg.norm(v)
+        right = 0.2 - 0.1 * (v[0] ** 2 + v[-1] ** 2)
+        assert contradicting_curvature(problem, x, 0.0, v, right, 0.2, 10.0 ** generator.uniform(0.0, 5.0)) is None

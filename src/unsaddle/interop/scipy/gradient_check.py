@@ -23,8 +23,9 @@ point both are rounding."""
 BELIEVED = 0.1
 """Two differences are believed against jac if they are this much nearer to each other than to it."""
 
-SECOND_STEPS = (1.0, 0.1, 10.0, 0.01)
-"""Steps of second differences, in units of the fourth root of the precision times the size of x."""
+SECOND_STEPS = (10.0, 1.0, 0.1, 0.01)
+"""Steps of second differences, in units of the fourth root of the precision times the size of x: the second is tried
+first, and three in a row have to agree against jac. Two can by accident, where the function turns over their length."""
 
 SECOND_TOLERANCE = 1e-4
 """A second difference that is so near to the curvature, as a share of the largest curvature, agrees with it."""
@@ -63,8 +64,7 @@ def contradicting_curvature(
         (f(x+hv) − 2f(x) + f(x−hv))/h²
 
     A gradient that is wrong only where some coordinate is not zero is right at a symmetric start, and at the point that
-    it leads to; its derivative is wrong there. As with gradients, two steps have to agree against it; where the bounds
-    leave no room, nothing is said.
+    it leads to; its derivative is wrong there. Where the bounds leave no room, nothing is said.
 
     Args:
         value: f(x).
@@ -72,21 +72,26 @@ def contradicting_curvature(
         largest: the largest curvature that gradients have shown.
         size: how large x is, to take steps by.
     """
-    before = np.nan
-    for step in SECOND_STEPS:
+
+    def difference(step: float) -> tuple[float, bool]:
+        """The second difference, and whether it contradicts."""
         h = step * EPS**0.25 * size
         above, below = x + h * v, x - h * v
         if not (problem.inside(above) and problem.inside(below)):
-            continue
+            return np.nan, False
         high, low = problem.probe_value(above), problem.probe_value(below)
         by_values = (high - 2.0 * value + low) / h**2
         rounding = 16.0 * EPS * (abs(high) + 2.0 * abs(value) + abs(low)) / h**2
-        off = abs(by_values - curvature)
-        if not off > SECOND_TOLERANCE * largest + rounding:
-            return None
-        if abs(by_values - before) <= BELIEVED * off:
-            return float(by_values)
-        before = by_values
+        return by_values, abs(by_values - curvature) > SECOND_TOLERANCE * largest + rounding
+
+    if not difference(SECOND_STEPS[1])[1]:
+        return None
+    tried = [difference(step) for step in SECOND_STEPS]
+    for three in (tried[1:], tried[:3]):
+        differences = np.array([by_values for by_values, _ in three])
+        off = np.abs(differences - curvature).min()
+        if all(contradicts for _, contradicts in three) and np.ptp(differences) <= BELIEVED * off:
+            return float(np.median(differences))
     return None
 
 
