@@ -115,8 +115,19 @@ def neon2_det(
     half the gradients; y_t is longer than v_t, and its curvature settles before v_t has the length that proves it
     unseen.
 
-    Cost: one gradient a step, at most T. Memory: two y, the probe point and ∇f(x). `observer` is shown (t, v_t); the
-    history is of the curvature along y_t.
+    Gradients are added to y_{t−1} in its own memory, which turns it into y_{t+1} without a vector in between:
+
+        −(L1/2)y_{t+1} = ∇f(x+y_t) + [−∇f(x) + 2(1 − 3γ/(4L1))·(−(L1/2)y_t) − (−(L1/2)y_{t−1})]
+
+    so y are held in units of −L1/2. What is asked of them comes from the lengths, since M is symmetric:
+
+        y_tᵀM(y_t) = y_tᵀ(y_{t+1} + y_{t−1})/2,  hence y_tᵀ∇f̂(y_t)
+        ‖v_t‖² = (‖y_{t+1}‖² − 2‖y_t‖² + ‖y_{t−1}‖²)/4 + σ²/2,  as T_t² = (U_t² − 2U_{t−1}² + U_{t−2}²)/4 + 1/2
+
+    In float32 the first is good to some 1e-6·L1; a γ that small is out of reach of its gradients.
+
+    Cost: one gradient a step, at most T, and one more where v_t is returned. Memory: two y and ∇f(x) and, but for a
+    model, the probe point and the gradient. `observer` is shown (t, v_t); the history is of the curvature along y_t.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
@@ -126,11 +137,11 @@ def neon2_det(
     >>> bool(found.vector[1].abs() > found.vector[0].abs())
     True
     """
-    x, g0, L1 = f_hat.x, f_hat.grad0, settings.smoothness
-    shift = 1.0 - 0.75 * settings.gamma / L1
-    y = vectors.random_direction(x, generator).mul_(settings.noise_radius)
-    y_other = torch.zeros_like(x)  # y_{t−1} before a sweep, y_{t+1} after it
-    point = f_hat.sum_with(y)
+    L1, sigma = settings.smoothness, settings.noise_radius
+    shift, unit = 1.0 - 0.75 * settings.gamma / L1, -2.0 / L1
+    y = vectors.random_direction(f_hat.x, generator).mul_(sigma / unit)
+    y_other = torch.zeros_like(y)  # y_{t−1} before a step, y_{t+1} after it; both in units of −L1/2
+    before, yy, y_before = 0.0, sigma**2, 0.0  # ‖y_{t−1}‖², ‖y_t‖², y_tᵀy_{t−1}
     history: list[tuple[int, float]] = []
     lowest = math.inf
 
@@ -138,50 +149,46 @@ def neon2_det(
         return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
 
     for t in range(1, settings.num_steps + 1):
-        g = None  # The last gradient goes before the next one comes.
-        g = f_hat.value_and_grad_of_f(y, point, with_value=False)[1]
-        yy, yg, vv = _sweep(x, y, y_other, g, g0, point, L1, shift)
+        v = y_other.mul(-0.5 * unit) if observer is not None else None
+        _step(f_hat, y, y_other, unit, shift)
+        after, y_after = (unit**2 * product for product in vectors.dots((y_other, y_other), (y, y_other)))
+        yg = L1 * (shift * yy - 0.5 * (y_after + y_before))
+        vv = 0.25 * (after - 2.0 * yy + before) + 0.5 * sigma**2
         if not (math.isfinite(yg) and math.isfinite(vv)):
             return candidate(Status.NOT_FINITE)
-        is_long = vv >= settings.escape_radius**2
-        v = _chebyshev(y, y_other, g, g0, L1, shift) if is_long or observer is not None else None
         if observer is not None and v is not None:
-            observer(t, v)
-        quotient = yg / yy if yy > 0.0 else math.inf  # y_t may vanish for one t: its neighbours do not.
+            observer(t, v.add_(y_other, alpha=0.5 * unit))
+        is_long = vv >= settings.escape_radius**2
+        has_vanished = yy <= torch.finfo(y.dtype).eps * max(before, after)  # For one t: its neighbours have not.
+        quotient = math.inf if has_vanished else yg / yy
         if keep_history:
             history.append((f_hat.f.ledger.gradients, quotient))
-        if yy > 0.0 and yy >= settings.resolution**2:
+        if not has_vanished and yy >= settings.resolution**2:
             lowest = min(lowest, quotient)
             if quotient > L1 * (1.0 + shift) or (is_long and quotient >= 0.0):
                 return candidate(Status.SMOOTHNESS_EXCEEDED)  # M has an eigenvalue below −1, which grows as well.
             bound = curvature_bound(squared_norm=yy, product=yg, hessian_lipschitz=settings.hessian_lipschitz)
             if settings.target is not None and bound <= -settings.target:
-                return candidate(Status.FOUND, y)
+                return candidate(Status.FOUND, y.mul_(unit))
         if is_long:
-            return candidate(Status.FOUND, v)
+            return candidate(Status.FOUND, _chebyshev(f_hat, y, y_other, unit, shift) if v is None else v)
         y, y_other = y_other, y
+        before, yy, y_before = yy, after, y_after
     return replace(candidate(Status.NOTHING_FOUND), exhausted=True)
 
 
-def _sweep(
-    x: Tensor, y: Tensor, y_other: Tensor, g: Tensor, g0: Tensor, point: Tensor | None, L1: float, shift: float
-) -> list[float]:
-    """One step, in place, from y_{t−1} to y_{t+1} in `y_other`: ‖y_t‖², y_tᵀ∇f̂(y_t) and ‖v_t‖²."""
-    products = []
-    for x_, y_, z_, g_, g0_, p_ in vectors.blocks(x, y, y_other, g, g0, point):
-        torch.sub(g_, g0_, out=p_)  # ∇f̂(y)
-        yy, yg = torch.dot(y_, y_), torch.dot(y_, p_)
-        p_.mul_(-1.0 / L1).add_(y_, alpha=shift)  # M(y)
-        torch.sub(p_, z_, out=z_)  # v_t = M(y_t) − y_{t−1}
-        products.append((yy, yg, torch.dot(z_, z_)))
-        z_.add_(p_)  # y_{t+1}
-        torch.add(x_, z_, out=p_)  # where the next gradient is taken
-    return vectors.total(products)
+def _step(f_hat: DisplacedFunction, y: Tensor, y_other: Tensor, unit: float, shift: float) -> None:
+    """From y_{t−1} to y_{t+1}, in place in `y_other`."""
+    for y_, z_, g0_ in vectors.blocks(y, y_other, f_hat.grad0):
+        torch.sub(y_, z_, alpha=0.5 / shift, out=z_).mul_(2.0 * shift).sub_(g0_)
+    f_hat.f.add_grad_at_sum(y_other, f_hat.x, y, unit)
 
 
-def _chebyshev(y: Tensor, y_next: Tensor, g: Tensor, g0: Tensor, L1: float, shift: float) -> Tensor:
-    """v_t = y_{t+1} − M(y_t), from the gradient still at hand."""
-    return torch.sub(y_next, y, alpha=shift).add_(g, alpha=1.0 / L1).sub_(g0, alpha=1.0 / L1)
+def _chebyshev(f_hat: DisplacedFunction, y: Tensor, y_next: Tensor, unit: float, shift: float) -> Tensor:
+    """v_t = y_{t+1} − M(y_t), in place in `y_next`, from one more gradient at y_t."""
+    for y_, z_, g0_ in vectors.blocks(y, y_next, f_hat.grad0):
+        z_.sub_(y_, alpha=shift).mul_(2.0).add_(g0_)
+    return f_hat.f.add_grad_at_sum(y_next, f_hat.x, y, unit, subtract=True).mul_(0.5 * unit)
 
 
 def extract(search: Search) -> Candidate:
@@ -189,4 +196,5 @@ def extract(search: Search) -> Candidate:
     return search.within_budget(
         search.settings(theory_settings, practical_settings),
         lambda settings: neon2_det(search.f_hat, settings, search.generator, keep_history=search.keep_history),
+        extra_calls=1,
     )

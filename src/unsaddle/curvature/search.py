@@ -89,9 +89,7 @@ class Search:
                 raise Inconclusive(Status.BUDGET_SPENT)
             # At the cube root of the precision, truncation and rounding balance.
             radius = torch.finfo(self.x.dtype).eps ** (1.0 / 3.0) * max(1.0, self.f_hat.x_norm)
-            measured = estimates.smoothness(
-                lambda v: self.f_hat.replace_by_product(v, radius), self.x, self.generator
-            )
+            measured = estimates.smoothness(lambda v: self.f_hat.replace_by_product(v, radius), self.x, self.generator)
             if not math.isfinite(measured):
                 raise Inconclusive(Status.NOT_FINITE)
             if measured == 0.0:

@@ -86,8 +86,8 @@ class Replayed:
             check_unchanged()
             if added.replaced():
                 raise RuntimeError(
-                    f"{self._what} replaced the .grad of {added.replaced()[0]!r}, to which gradients are added: expected "
-                    "it to leave .grad alone; take zero_grad() and backward() out of it"
+                    f"{self._what} replaced the .grad of {added.replaced()[0]!r}, to which gradients are added: "
+                    "expected it to leave .grad alone; take zero_grad() and backward() out of it"
                 )
             self._check_gradient(added.anything)
 
