@@ -94,6 +94,17 @@ def test_every_call_is_counted_and_no_other(method):
     assert result.nfev == calls["f"]
 
 
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in (*NEED_HESSIAN, "Newton-CG", "trust-constr")])
+@pytest.mark.parametrize("jac", [None, "3-point", "cs"])
+@pytest.mark.parametrize("offset", [0.0, 1.0, 100.0])
+def test_without_a_gradient_the_saddle_is_left_and_every_value_is_counted(method, jac, offset):
+    """SciPy ends 1e-20 from the saddle, where x tells no scale; values of 100 leave seven digits of a gradient."""
+    calls = []
+    result = minimize(lambda x: calls.append(1) or f(x) + offset, (1.0, 0.0), method=method, jac=jac)
+    assert is_the_minimum(result)
+    assert result.nfev == len(calls)
+
+
 def test_with_both_in_one_function_every_call_is_counted_once():
     calls = []
     result = minimize(lambda x: calls.append(1) or both(x), (1.0, 0.0), jac=True)

@@ -27,6 +27,9 @@ SHORT = 1e-7
 """Probes of the short look, as a share of how large x is or how far SciPy has come, whichever is more: rounding and
 truncation are both far below γ for a function that does not lose half of its digits."""
 
+SHORT_BY_DIFFERENCES = 1e-4
+"""The same where gradients are differences of values, which have half of the digits."""
+
 PRESSED = 1e-3
 """So near, times max(1, |x_i|), it is at it if the gradient presses it there harder than its distance: interior-point
 methods end at a distance of μ/|∂f/∂x_i| from an active bound."""
@@ -101,8 +104,9 @@ class FreeFunction:
         self._oracle = _Oracle(problem, x, value, grad, free, product, z)
         moved = 0.0 if start is None else float(np.linalg.norm(x[free] - start[free]))
         self.size = max(float(np.linalg.norm(x[free])), moved) or 1.0
+        share = SHORT if problem.differences in (None, "cs") else SHORT_BY_DIFFERENCES
         # Products are linear: any length will do.
-        self.short_radius = SHORT * self.size if product is None else 1.0
+        self.short_radius = share * self.size if product is None else 1.0
         self.source = "jac" if product is None else "hess"
 
     def sample(

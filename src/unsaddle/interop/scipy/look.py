@@ -92,31 +92,40 @@ def _short(f: FreeFunction, gamma: float | None, delta: float, seed: int, ledger
     """The look with a guessed radius; None where it does not decide."""
     x, generator = f.point, torch.Generator().manual_seed(seed)
     f_hat = DisplacedFunction(f.sample(ledger=ledger), x)
-    if not f_hat.is_finite or f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0:
+    if not f_hat.is_finite:
         return None
     settings = KrylovSettings(
         num_steps=MOST_STEPS,
         delta=delta,
         gamma=gamma,
         relative_gamma=RELATIVE_GAMMA,
+        noise=f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm),
         smallest_radius=f.short_radius,
         basis=max(auto.SMALLEST_BASIS, auto.basis_size(x, auto.free_memory(x.device))),
     )
     start = vectors.random_direction(x, generator)
     candidate = krylov(f_hat, settings, generator, keep_history=True, start=start)
-    steps = len(candidate.history)
-    size = min(steps, settings.basis)
-    if candidate.exhausted or not size * candidate.asymmetry <= SYMMETRIC * candidate.scale.gamma:
+    if candidate.scale.radius > settings.smallest_radius and not _adds_up(candidate, settings):
+        # Values are so coarse that probes had to grow on the way.
+        settings = replace(settings, smallest_radius=candidate.scale.radius)
+        candidate = krylov(f_hat, settings, generator, keep_history=True, start=start)
+    if not _adds_up(candidate, settings):
         return None
     if candidate.status is Status.FOUND:
         return _saddle(f, f_hat, candidate, delta)
     if candidate.status is not Status.NOTHING_FOUND:
         return None
-    if steps < FEW_STEPS and not _is_linear(f_hat, start, candidate):
+    if len(candidate.history) < FEW_STEPS and not _is_linear(f_hat, start, candidate):
         return None
     found = _evidence(f_hat, candidate, delta, Status.NOTHING_FOUND)
     verdict = conclude(f, x, found, eps=EVERYTHING, delta=delta)
     return Look(verdict=_with_scipys_eps(verdict), along=start, curvature=candidate.history[0][1])
+
+
+def _adds_up(candidate: KrylovCandidate, settings: KrylovSettings) -> bool:
+    """Whether there is an answer, and its products are those of a Hessian."""
+    size = min(len(candidate.history), settings.basis)
+    return not candidate.exhausted and size * candidate.asymmetry <= SYMMETRIC * candidate.scale.gamma
 
 
 def _is_linear(f_hat: DisplacedFunction, v: Tensor, candidate: KrylovCandidate) -> bool:

@@ -105,7 +105,7 @@ def minimize(
     start = np.clip(x, lower, upper)
     first, slope = problem.begin(start)
     if np.isnan(first) or (slope is not None and not np.isfinite(slope).all()):
-        return _not_begun(start, first, slope, problem)
+        return _not_begun(start, first, slope)
     by_values = check_gradient and problem.differences is None
     if by_values and slope is not None:
         check_against_values(problem, start, slope, seed)
@@ -227,7 +227,7 @@ def _fail(result: OptimizeResult, status: int, reason: str) -> None:
     result.update(success=False, status=status, message=f"{result.message}; {reason}")
 
 
-def _not_begun(x: Array, value: float, grad: Array | None, problem: Problem) -> OptimizeResult:
+def _not_begun(x: Array, value: float, grad: Array | None) -> OptimizeResult:
     """The result where fun or jac is not finite at the start: SciPy would spend its evaluations on nothing."""
     what = f"fun is {value}" if grad is None or np.isnan(value) else "jac is not finite"
     return OptimizeResult(
