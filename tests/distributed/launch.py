@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-WORKER = Path(__file__).with_name("worker.py")
+ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 600
 
 
@@ -20,14 +21,26 @@ def torchrun(
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     launch += ["--max-restarts", str(restarts), *map(str, command)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(launch, capture_output=True, text=True, timeout=TIMEOUT, env=environment, check=False)
+    done = subprocess.run(
+        launch, capture_output=True, text=True, timeout=TIMEOUT, env=environment, check=False, cwd=ROOT
+    )
     if check and done.returncode != 0:
         raise AssertionError(f"torchrun ended with {done.returncode}:\n{done.stderr[-4000:]}")
     return done
 
 
-def on_ranks(ranks: int, scenarios: str, kind: str, folder: Path, *more: str, check: bool = True) -> list[Any]:
-    """What each rank saw."""
-    folder.mkdir(parents=True, exist_ok=True)
-    torchrun(ranks, WORKER, scenarios, kind, folder, *more, check=check)
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(ranks)]
+def worker(plan: Mapping[str, str], folder: Path) -> list[str | Path]:
+    """The command of a rank: for each kind of wrapping, its scenarios."""
+    return [
+        "-m", "tests.distributed.worker", ";".join(f"{kind}:{names}" for kind, names in plan.items()), folder
+    ]  # fmt: skip
+
+
+def on_ranks(ranks: int, plan: Mapping[str, str], folder: Path, *, check: bool = True) -> list[dict[str, Any]]:
+    """What each rank saw, by kind and scenario."""
+    torchrun(ranks, *worker(plan, folder), check=check)
+    return written(ranks, folder)
+
+
+def written(ranks: int, folder: Path) -> list[dict[str, Any]]:
+    return [json.loads((folder / f"{ranks}-{rank}.json").read_text()) for rank in range(ranks)]

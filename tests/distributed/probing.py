@@ -1,0 +1,223 @@
+"""Scenarios of probing: each takes how the model is wrapped and a folder, and returns what this rank saw."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from tests.distributed.models import (
+    CUTS,
+    RANK,
+    ROWS,
+    WORLD,
+    autoencoder,
+    bits,
+    loss,
+    network,
+    own_rows,
+    rows,
+    same,
+    whole,
+    wrap,
+)
+from unsaddle import FiniteSum, ModelObjective, is_minimum, minimize, negative_curvature, ranks, vectors
+from unsaddle.cost import Ledger
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.extract import find
+from unsaddle.curvature.krylov import KrylovSettings, krylov
+
+KNOWN: dict[str, Any] = {
+    "gamma": 0.5,
+    "relative_gamma": 0.01,
+    "samples": None,
+    "delta": 0.05,
+    "smoothness": 20.0,
+    "hessian_lipschitz": 1.0,
+    "max_gradients": None,
+    "seed": 0,
+    "keep_history": True,
+    "settings": "practical",
+}
+"""Constants that are given, so that nothing rests on a measured rounding error."""
+EXTRACTORS = (
+    "neon", "neon+", "neon2-det", "neon-renormalised", "neon+-renormalised", "neon2-online", "oja-first-order",
+)  # fmt: skip
+"""Those whose constants can all be given; the last two draw a fresh sample for each step."""
+SHORT = {"neon2-online": 60, "oja-first-order": 60}
+"""Gradients that those two may take: they would go on for thousands."""
+
+
+class Messages:
+    """Counts all-reduces that the library sends between two gradients, not those by which torch reduces gradients."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.after: Counter[int] = Counter()
+        self._ledger, self._send = ledger, dist.all_reduce
+
+    def most(self, steps: int) -> int:
+        """Of one of the first steps of an extractor, whose gradients follow the one at x; after the last the direction
+        is made and measured."""
+        return max(self.after[i] for i in range(2, steps + 2))
+
+    def __enter__(self) -> Messages:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            if sys._getframe(1).f_globals["__name__"] == ranks.__name__:  # HSDP reduces gradients by the same call.
+                self.after[self._ledger.gradients] += 1
+            return self._send(*args, **kwargs)
+
+        dist.all_reduce = counted
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        dist.all_reduce = self._send
+
+
+def extractors(kind: str, folder: Path) -> dict[str, Any]:
+    """Every extractor with given constants, in both precisions; what was found, what it sent, what it left behind."""
+    out: dict[str, Any] = {}
+    for dtype in (torch.float64, torch.float32):
+        model = wrap(network(dtype), kind)
+        loss(model, list(own_rows(dtype)[:])).backward()  # Gradients that a probe must leave alone.
+        before = bits(model)
+        F = ModelObjective(model, loss, own_rows(dtype), micro_batch=8)
+        for method in EXTRACTORS:
+            ledger = Ledger()
+            with Messages(ledger) as sent:
+                found = find(F, F.point, method=method, ledger=ledger, **KNOWN | {"max_gradients": SHORT.get(method)})
+            steps = len(found.history)
+            out[f"{method}, {dtype}"] = {
+                "status": found.status.name,
+                "curvature": found.curvature,
+                "history": [q for _, q in found.history],
+                "gradients": found.cost.gradients,
+                "samples": found.cost.samples,
+                "messages a step": sent.most(steps - 1),
+                "direction": whole(found.direction, F),
+            }
+        f = F.sample()
+        f_hat = DisplacedFunction(f, F.point)
+        settings = KrylovSettings(num_steps=12, delta=1e-9, smallest_radius=1e-3, largest_radius=1e-3, basis=8)
+        with ranks.together(F.ranks), Messages(f.ledger) as sent:
+            candidate = krylov(f_hat, settings, torch.Generator().manual_seed(0), keep_history=True)
+        out[f"krylov, {dtype}"] = {
+            "status": candidate.status.name,
+            "history": [q for _, q in candidate.history],
+            "messages a step": sent.most(len(candidate.history) - 1),
+        }
+        sampled = negative_curvature(F, F.point, samples=20, seed=3)
+        verdict = is_minimum(F, seed=1)
+        out[f"auto, {dtype}"] = {
+            "status": sampled.status.name,
+            "curvature": sampled.curvature,
+            "error": sampled.measurements[-1].error,
+            "gradients": sampled.cost.gradients,
+            "kind": verdict.kind,
+            "gradient_norm": verdict.gradient_norm,
+            "lowest": verdict.curvature,
+            "text": str(verdict),
+        }
+        out[f"untouched, {dtype}"] = same(before, bits(model))
+        out[f"held, {dtype}"] = F.point.numel()
+    return out
+
+
+def noise(kind: str, folder: Path) -> dict[str, Any]:
+    """The same global vector for any number of ranks, also where it is drawn in parts."""
+    model = wrap(network(torch.float32), kind)
+    F = ModelObjective(model, loss, own_rows(torch.float32))
+    vectors.DRAWN_AT_ONCE = 32
+    with ranks.together(F.ranks):
+        u = vectors.random_direction(F.point, torch.Generator().manual_seed(5))
+        b = vectors.random_in_ball(F.point, 2.0, torch.Generator().manual_seed(5))
+        held = vectors.dimension(F.point)
+    return {"direction": whole(u, F), "ball": whole(b, F), "dimension": held}
+
+
+def value_only(kind: str, folder: Path) -> dict[str, Any]:
+    """A forward without backward leaves FSDP2's root gathered: the next gradient must not be one of old weights."""
+    model = wrap(network(torch.float64), kind)
+    F = ModelObjective(model, loss, own_rows(torch.float64))
+    with torch.no_grad():
+        model(rows(torch.float64)[0])  # The caller's own, too.
+    f, x = F.sample(), F.point
+    value = float(f.value(1.1 * x))
+    grad = f.grad(0.9 * x)
+    return {"value": value, "grad": whole(grad, F), "parameters": F.parameters.is_at(x)}
+
+
+def sampler(kind: str, folder: Path) -> dict[str, Any]:
+    """Loaders with a DistributedSampler: each row counts once."""
+    data = TensorDataset(*rows(torch.float64))
+    model = wrap(network(torch.float64), kind)
+    shares = DistributedSampler(data) if WORLD > 1 else None
+    F = ModelObjective(model, loss, DataLoader(data, batch_size=8, sampler=shares))
+    return {"n": F.num_samples, "value": float(F.sample().value(F.point))}
+
+
+def finite_sum(kind: str, folder: Path) -> dict[str, Any]:
+    """`minimize` on a sum whose rows lie on several ranks, and a verdict where it ends."""
+    generator = torch.Generator().manual_seed(2)
+    a = torch.randn(200, 6, generator=generator, dtype=torch.float64)
+    y = (a @ torch.arange(6.0, dtype=torch.float64)).square()
+    first, last = [4 * cut for cut in CUTS[WORLD]][RANK : RANK + 2]
+    group = dist.group.WORLD if WORLD > 1 else None
+
+    def phases(x: Tensor, a: Tensor, y: Tensor) -> Tensor:
+        return ((a @ x).square() - y).square().mean() / 4e2
+
+    F = FiniteSum(phases, a[first:last], y[first:last], process_group=group)
+    found = minimize(F, torch.zeros(6, dtype=torch.float64), method="neon-scsg", eps=1e-2, seed=4, max_samples=200_000)
+    return {
+        "n": F.num_samples,
+        "x": found.x.tolist(),
+        "status": found.status.name,
+        "samples": found.cost.samples,
+        "escapes": found.escapes,
+        "kind": is_minimum(F, found.x, gamma=1e-2).kind,
+    }
+
+
+def mixed_precision(kind: str, folder: Path) -> dict[str, Any]:
+    """Layers that compute in bfloat16 under FSDP2's policy, at a saddle that stands out of its rounding."""
+    model = wrap(autoencoder(), kind)
+    data = torch.randn(ROWS, 8, generator=torch.Generator().manual_seed(3)) * torch.linspace(2.0, 0.5, 8)
+    first, last = CUTS[WORLD][RANK : RANK + 2]
+    before = bits(model)
+
+    def square(model: nn.Module, batch: list[Tensor]) -> Tensor:
+        return (model(batch[0]).float() - batch[0]).square().mean()
+
+    F = ModelObjective(model, square, TensorDataset(data[first:last]))
+    verdict = is_minimum(F)
+    return {
+        "kind": verdict.kind,
+        "curvature": verdict.curvature,
+        "interval": verdict.interval,
+        "untouched": same(before, bits(model)),
+    }
+
+
+def reductions(kind: str, folder: Path) -> dict[str, Any]:
+    """How often DDP reduces gradients for one gradient of several micro batches."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+    model, sent = wrap(network(torch.float64), kind), [0]
+
+    def counted(group: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        sent[0] += bucket.is_last()
+        return allreduce_hook(group, bucket)
+
+    counted.__annotations__.clear()  # torch looks at them, and does not read strings.
+    model.register_comm_hook(None, counted)  # type: ignore[operator]
+    f = ModelObjective(model, loss, own_rows(torch.float64), micro_batch=4).sample()
+    x = torch.cat([p.detach().flatten() for p in model.parameters()])
+    for _ in range(3):
+        grad = f.grad(x)
+    return {"sent": sent[0], "gradients": f.cost.gradients, "batches": -(-(CUTS[WORLD][1]) // 4), "grad": grad.tolist()}
