@@ -52,6 +52,20 @@ def test_at_a_stationary_point_rounding_is_not_taken_for_a_wrong_gradient():
         assert result.success
 
 
+def test_steps_too_short_to_change_a_value_are_not_believed():
+    """Near zero cos(x) is 1 to the last digit, and so is every value at a distance in proportion to x."""
+    x0 = np.full(6, 1e-10) * np.arange(1, 7)
+    result = minimize(lambda x: float(6.0 - np.cos(x).sum()), x0, jac=np.sin)
+    assert result.success
+
+
+def test_a_right_gradient_of_a_function_that_oscillates_over_the_steps_passes():
+    """cos(x²) at a thousand: over a step its phase changes by twelve, and its differences are nearly zero."""
+    for seed in range(20):
+        x0 = np.random.default_rng(seed).uniform(500.0, 2000.0, 5)
+        minimize(lambda x: float(np.cos(x**2).sum()), x0, jac=lambda x: -2.0 * x * np.sin(x**2), options={"maxiter": 1})
+
+
 def test_a_right_gradient_of_badly_scaled_variables_passes():
     """A variable of 1e-4 beside one of 500, as in a fit of a rate and an amplitude."""
     t = np.linspace(70.0, 760.0, 14)

@@ -13,6 +13,9 @@ STEPS = (1.0, 1.0 / 30.0, 30.0, 900.0)
 best for smooth functions in double precision, functions that vary quickly need shorter ones, and those that compute in
 less precision longer ones."""
 
+SHORTER = (1e-3, 3e-5)
+"""Steps at which a contradiction is looked at once more."""
+
 TOLERANCE = 1e-7
 """A difference that is so near to the derivative, as a share of the gradient's norm, agrees with it."""
 
@@ -73,7 +76,7 @@ def contradicting_curvature(
         size: how large x is, to take steps by.
     """
 
-    def difference(step: float) -> tuple[float, bool]:
+    def difference(step: float, size: float = size) -> tuple[float, bool]:
         """The second difference, and whether it contradicts."""
         h = step * EPS**0.25 * size
         above, below = x + h * v, x - h * v
@@ -91,7 +94,9 @@ def contradicting_curvature(
         differences = np.array([by_values for by_values, _ in three])
         off = np.abs(differences - curvature).min()
         if all(contradicts for _, contradicts in three) and np.ptp(differences) <= BELIEVED * off:
-            return float(np.median(differences))
+            # Around a tiny x values may not change at all, and at a length that has nothing to do with x they do.
+            unseen = not differences.any() and not difference(1.0, max(1.0, size))[1]
+            return None if unseen else float(np.median(differences))
     return None
 
 
@@ -124,6 +129,27 @@ def _disagreement(value: Callable[[Array], float], problem: Problem, x: Array, v
             return None
         derivative = (high - low) / length
         if abs(derivative - before) <= BELIEVED * off / length:
-            return derivative
+            return None if _was_seen_wrong(value, problem, x, v, grad, scale, derivative) else derivative
         before = derivative
     return None
+
+
+def _was_seen_wrong(
+    value: Callable[[Array], float], problem: Problem, x: Array, v: Array, grad: Array, scale: Array, believed: float
+) -> bool:
+    """Whether differences at other steps take back what two had agreed on.
+
+    Where the function oscillates over a step, differences are nearly zero, and shorter ones come nearer to jac. Where
+    they are zero, as those of cos(x) are all around an x of 1e-9, one that has nothing to do with x may see more.
+    """
+
+    def difference(h: Array) -> tuple[float, float]:
+        above, below = (np.clip(x + side * h * v, problem.lower, problem.upper) for side in (1.0, -1.0))
+        between = above - below
+        length = float(np.linalg.norm(between)) or np.nan
+        return (value(above) - value(below)) / length, float(grad @ between) / length
+
+    if believed == 0.0 and difference(CENTRAL * np.maximum(1.0, np.abs(x)))[0] != 0.0:
+        return True
+    shorter = (difference(step * CENTRAL * scale) for step in SHORTER)
+    return any(abs(by_values - by_jac) < abs(believed - by_jac) / 2.0 for by_values, by_jac in shorter)
