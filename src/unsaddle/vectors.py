@@ -10,10 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unsaddle import ranks
+
+Array = NDArray[np.float64]
 
 BLOCK_BYTES = 4 << 20
 """Bytes of one vector that a sweep works on at a time.
@@ -73,6 +77,19 @@ def summed(products: Tensor) -> Tensor:
     """Inner products of what this rank holds as those of the whole vectors; in place."""
     team = ranks.current()
     return products if team is None else team.sum(products)
+
+
+def summed_and_said(products: Tensor, numbers: Array) -> tuple[list[float], Array]:
+    """`summed`, on the host, and in the same message the first rank's numbers for all ranks.
+
+    What a rank computes from numbers that all have is the same on all of them only if their processors are.
+    """
+    team = ranks.current()
+    if team is None:
+        return products.tolist(), numbers
+    said = torch.from_numpy(numbers * team.replicas if team.rank == 0 else np.zeros_like(numbers)).to(products.device)
+    both = team.sum(torch.cat([products.double(), said])).tolist()
+    return both[: products.numel()], np.array(both[products.numel() :])
 
 
 def dimension(x: Tensor) -> int:

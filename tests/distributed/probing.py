@@ -29,6 +29,7 @@ from tests.distributed.models import (
 )
 from unsaddle import FiniteSum, ModelObjective, is_minimum, minimize, negative_curvature, ranks, vectors
 from unsaddle.cost import Ledger
+from unsaddle.curvature import projection
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extract import find
 from unsaddle.curvature.krylov import KrylovSettings, krylov
@@ -221,3 +222,30 @@ def reductions(kind: str, folder: Path) -> dict[str, Any]:
     for _ in range(3):
         grad = f.grad(x)
     return {"sent": sent[0], "gradients": f.cost.gradients, "batches": -(-(CUTS[WORLD][1]) // 4), "grad": grad.tolist()}
+
+
+def rounding(kind: str, folder: Path) -> dict[str, Any]:
+    """Every rank but the first computes inner products and eigenvalues of its own a little wrong."""
+    off, changed, true_dot, true_eigh = 1.0 + 1e-3 * RANK, Counter[str](), torch.dot, projection._eigh
+
+    def dot(a: Tensor, b: Tensor) -> Tensor:
+        changed["dot"] += off != 1.0
+        return true_dot(a, b) * off
+
+    def eigh(matrix: projection.Array) -> projection.Array:
+        changed["eigh"] += off != 1.0
+        return true_eigh(matrix) * off
+
+    model = wrap(network(torch.float64), kind)
+    F = ModelObjective(model, loss, own_rows(torch.float64), micro_batch=64)
+    torch.dot, projection._eigh = dot, eigh
+    try:
+        found = [find(F, F.point, method=method, **KNOWN) for method in ("neon", "neon+", "neon2-det", "krylov")]
+        verdict = is_minimum(F)
+    finally:
+        torch.dot, projection._eigh = true_dot, true_eigh
+    return {
+        "found": [(f.status.name, f.curvature, f.cost.gradients, f.history) for f in found],
+        "verdict": (verdict.kind, verdict.curvature, verdict.gradient_norm, verdict.cost.gradients),
+        "held": dict(changed),
+    }

@@ -13,7 +13,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.constants.start import unlucky_component
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.projection import Projection
+from unsaddle.curvature.projection import Array, Projection
 from unsaddle.curvature.result import Candidate, Scale, Status
 from unsaddle.curvature.search import Observer
 
@@ -164,11 +164,11 @@ def krylov(
             w.sub_(f_hat.f.grad(torch.sub(x, basis[j], alpha=radius, out=point))).div_(2.0 * radius)
         else:
             w = torch.sub(g, g0, out=basis[j + 1]).div_(radius)
-        products, b = _orthogonalise(basis[: j + 1], w)
+        products, b, solved = _orthogonalise(basis[: j + 1], w, projection)
         if not (math.isfinite(b) and np.isfinite(products).all()):
             return candidate(Status.NOT_FINITE)
         largest = max(largest if step > 0 else 0.0, math.hypot(b, *products))
-        projection.extend(products, b)
+        projection.extend(products, b, solved)
         largest = max(largest, float(np.abs(projection.values).max()))
         lowest = float(projection.values[0])
         if keep_history:
@@ -206,24 +206,27 @@ def _breakdown(x: Tensor) -> float:
     return 10.0 * torch.finfo(x.dtype).eps
 
 
-def _orthogonalise(basis: Tensor, w: Tensor) -> tuple[np.ndarray, float]:
-    """Take the basis out of w in place; returns what was taken out and the length of what is left.
+def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Array, float, Array]:
+    """Take the basis out of w in place; returns what was taken out, the length of what is left, and the Ritz pairs.
 
     The basis is read twice: once for h = Qᵀw, and once, block by block while it is in the cache, for w − Qh and for
     what rounding has left of the basis in that. Only if that matters is the basis taken out again ("twice is enough").
+    Where there are several ranks, the Ritz pairs of the first come with the second of the two messages: processors of
+    different kinds round eigenvalues differently, and all have to decide on the same.
     """
     taken = vectors.summed(basis @ w)
     left = torch.zeros_like(taken)
     for block, part in zip(_column_blocks(basis), torch.split(w, _columns(basis)), strict=True):
         torch.addmv(part, block.T, taken, alpha=-1.0, out=part)
         torch.addmv(left, block, part, out=left)
-    left_and_squared = vectors.summed(torch.cat([left, torch.dot(w, w).reshape(1)]))
-    *numbers, squared = torch.cat([taken, left_and_squared]).tolist()
-    products, leftover = np.split(np.array(numbers), 2)
+    products = np.array(taken.tolist())
+    numbers = torch.cat([left, torch.dot(w, w).reshape(1)])
+    (*leftover, squared), solved = vectors.summed_and_said(numbers, projection.solved(products))
     if not np.linalg.norm(leftover) <= LEFTOVER[w.dtype] * math.sqrt(squared):
-        torch.addmv(w, basis.T, left_and_squared[:-1], alpha=-1.0, out=w)
-        products, squared = products + leftover, vectors.dots((w, w))[0]
-    return products, math.sqrt(squared)
+        torch.addmv(w, basis.T, torch.tensor(leftover).to(w), alpha=-1.0, out=w)
+        products = products + leftover
+        (squared,), solved = vectors.summed_and_said(torch.dot(w, w).reshape(1), projection.solved(products))
+    return products, math.sqrt(squared), solved
 
 
 def _combine(basis: Tensor, projection: Projection, index: int) -> Tensor:

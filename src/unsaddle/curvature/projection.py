@@ -35,16 +35,28 @@ class Projection:
         self._first = 0
         self._earlier: list[tuple[Array, Array]] = []
 
-    def extend(self, products: Array, next_norm: float) -> None:
-        """Take in HQ's next column: `products` = Qᵀ(Hq_last), and `next_norm` = b, the length of what is left of it."""
+    def solved(self, products: Array) -> Array:
+        """The Ritz pairs, as one row of numbers, that `extend` would come to: nan where a product is not finite."""
         j = self.size
-        self._m[j, j] = products[j]
+        grown = self._m[: j + 1, : j + 1].copy()
+        grown[j, j] = products[j]
         # What was expected (an off-diagonal, the arrow, or zero) and what was measured, averaged: sym(QᵀHQ).
+        grown[:j, j] = grown[j, :j] = (grown[:j, j] + products[:j]) / 2.0
+        return _eigh(grown) if np.isfinite(products).all() else np.full((j + 1) * (j + 2), math.nan)
+
+    def extend(self, products: Array, next_norm: float, solved: Array | None = None) -> None:
+        """Take in HQ's next column: `products` = Qᵀ(Hq_last), and `next_norm` = b, the length of what is left of it.
+
+        `solved` are the Ritz pairs, where somebody else has found them already.
+        """
+        j = self.size
+        pairs = self.solved(products) if solved is None else solved
         self.asymmetry = max(self.asymmetry, float(np.abs(self._m[:j, j] - products[:j]).max(initial=0.0)))
+        self._m[j, j] = products[j]
         self._m[:j, j] = self._m[j, :j] = (self._m[:j, j] + products[:j]) / 2.0
         self.size, self.next_norm = j + 1, next_norm
         self._m[j + 1, j] = self._m[j, j + 1] = next_norm
-        self.values, self.vectors = _eigh(self._m[: j + 1, : j + 1])
+        self.values, self.vectors = pairs[: j + 1], pairs[j + 1 :].reshape(j + 1, j + 1)
 
     values: Array
     """Ritz values, ascending."""
@@ -85,11 +97,11 @@ class Projection:
         return kept
 
 
-def _eigh(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors by torch, not by NumPy.
+def _eigh(matrix: Array) -> Array:
+    """Eigenvalues and eigenvectors, in one row, by torch and not by NumPy.
 
     NumPy's BLAS has threads of its own, which go on waiting actively after the call and take the cores from the next
     gradient: a sixth of its time on two cores (benchmarks/transformer.py).
     """
     values, vectors = torch.linalg.eigh(torch.from_numpy(matrix))
-    return values.numpy(), vectors.numpy()
+    return torch.cat([values, vectors.flatten()]).numpy()
