@@ -91,7 +91,7 @@ class ModelObjective:
         self.ranks = of_parameters(self.parameters.tensors, wrapped.process_group(model))
         own = batches.source(data, micro_batch, self._seed, shared=self.ranks is not None)
         self._source: batches.Source | SharedSource = own if self.ranks is None else SharedSource(own, self.ranks)
-        # What autograd alone writes to can be added to a vector in place.
+        # What autograd alone writes to, backward can add to a vector in place.
         self._adds = scaler is None and self._skip_hooks and self.ranks is None and not wrapped.is_wrapped(model)
         self._warned = False
 
@@ -144,7 +144,8 @@ class ModelObjective:
             start=start,
             skip_hooks=self._skip_hooks,
             ranks=self.ranks,
-            add=(lambda weight: self._run(drawn, True, weight)) if self._adds else None,
+            # torch wants a gradient to lie in memory as its parameter does, and warns where it does not.
+            add=(lambda weight: self._run(drawn, True, weight)) if self._adds and self.parameters.contiguous else None,
         )
         return freeze(oracle, drawn.size, False, ledger)
 

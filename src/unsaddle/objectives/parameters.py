@@ -85,6 +85,11 @@ class FlatParameters:
     def device(self) -> torch.device:
         return self.tensors[0].device
 
+    @property
+    def contiguous(self) -> bool:
+        """Whether each parameter lies in memory as its part of the vector does."""
+        return all(parameter.is_contiguous() for parameter in self.tensors)
+
     def pieces(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Each parameter's own memory, outside autograd, with its part of `x` in its shape."""
         parts = torch.split(x.detach(), self._sizes)
