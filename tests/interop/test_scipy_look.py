@@ -59,6 +59,22 @@ def test_no_strict_saddle_is_missed(lowest, seed):
     assert result.verdict.curvature == pytest.approx(lowest, rel=0.1)
 
 
+def test_among_few_variables_no_start_is_unlucky():
+    """On a plane, one random start in twenty lies so near to an axis that it seems to be the only one."""
+    for angle in np.linspace(0.0, np.pi, 40, endpoint=False):
+        v = np.array([np.cos(angle), np.sin(angle)])
+        matrix = np.eye(2) - 1.1 * np.outer(v, v)
+        for seed in range(5):
+            result = minimize(
+                lambda x, m=matrix: float(x @ m @ x / 2.0),
+                np.zeros(2),
+                jac=lambda x, m=matrix: m @ x,
+                seed=seed,
+                max_escapes=0,
+            )
+            assert result.verdict.kind == "saddle"
+
+
 @pytest.mark.parametrize(
     ("fun", "jac"),
     [

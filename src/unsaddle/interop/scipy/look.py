@@ -30,6 +30,10 @@ below this share of γ."""
 FEW_STEPS = 4
 """After fewer steps there are not enough entries to compare, and one gradient more checks the products."""
 
+FEW_VARIABLES, SURE = 10, 1e-9
+"""With fewer variables a look goes on to the last of them, and spends no more than this of δ on an unlucky start: on a
+plane, one in twenty hides far more than −γ."""
+
 FARTHER = (Status.FLAT, Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
 """Where a longer probe may decide what a short one did not."""
 
@@ -56,8 +60,9 @@ def look(f: FreeFunction, gamma: float | None, delta: float, seed: int) -> Look:
     and kinks are not symmetric. Where they show, or where something else is strange, `is_minimum` has the word.
     """
     ledger = Ledger()
-    seen = _short(f, gamma, delta, seed, ledger)
-    return _long(f, gamma, delta, seed, ledger.cost) if seen is None else seen
+    start_delta = delta if len(f.point) >= FEW_VARIABLES else min(delta, SURE)
+    seen = _short(f, gamma, delta, start_delta, seed, ledger)
+    return _long(f, gamma, delta, start_delta, seed, ledger.cost) if seen is None else seen
 
 
 def nothing_free(f: FreeFunction, delta: float) -> Verdict:
@@ -88,7 +93,9 @@ def nothing_free(f: FreeFunction, delta: float) -> Verdict:
     )
 
 
-def _short(f: FreeFunction, gamma: float | None, delta: float, seed: int, ledger: Ledger) -> Look | None:
+def _short(
+    f: FreeFunction, gamma: float | None, delta: float, start_delta: float, seed: int, ledger: Ledger
+) -> Look | None:
     """The look with a guessed radius; None where it does not decide."""
     x, generator = f.point, torch.Generator().manual_seed(seed)
     f_hat = DisplacedFunction(f.sample(ledger=ledger), x)
@@ -96,7 +103,7 @@ def _short(f: FreeFunction, gamma: float | None, delta: float, seed: int, ledger
         return None
     settings = KrylovSettings(
         num_steps=MOST_STEPS,
-        delta=delta,
+        delta=start_delta,
         gamma=gamma,
         relative_gamma=RELATIVE_GAMMA,
         noise=f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm),
@@ -184,13 +191,13 @@ def _evidence(
     )
 
 
-def _long(f: FreeFunction, gamma: float | None, delta: float, seed: int, spent: Cost) -> Look:
+def _long(f: FreeFunction, gamma: float | None, delta: float, start_delta: float, seed: int, spent: Cost) -> Look:
     """`is_minimum`; what it leaves undecided because gradients do not add up, once more from farther away."""
-    verdict = is_minimum(f, eps=EVERYTHING, gamma=gamma, delta=delta, start_delta=delta, seed=seed)
+    verdict = is_minimum(f, eps=EVERYTHING, gamma=gamma, delta=delta, start_delta=start_delta, seed=seed)
     spent = spent + verdict.cost
     if verdict.kind == "undecided" and verdict.evidence.status in FARTHER:
         f.look_farther(gamma)
-        again = is_minimum(f, eps=EVERYTHING, gamma=gamma, delta=delta, start_delta=delta, seed=seed)
+        again = is_minimum(f, eps=EVERYTHING, gamma=gamma, delta=delta, start_delta=start_delta, seed=seed)
         spent = spent + again.cost
         if again.kind != "undecided":
             verdict = again
