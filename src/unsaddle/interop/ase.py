@@ -23,8 +23,7 @@ from torch import Tensor
 
 import unsaddle
 from unsaddle import checks, vectors
-from unsaddle.cost import Ledger
-from unsaddle.objective import SampledFunction, freeze
+from unsaddle.objectives.deterministic import Deterministic
 from unsaddle.verdict import Verdict
 
 Array = NDArray[np.float64]
@@ -72,37 +71,24 @@ def is_minimum(
     return verdict if verdict.direction is None else replace(verdict, direction=surface.free_part(verdict.direction))
 
 
-class EnergySurface:
+class EnergySurface(Deterministic):
     """The energy as a function of the positions, an objective whose `point` is where the atoms are.
 
     Gradients are projected on what may move: P(−F(x₀ + P(x − x₀))). The atoms are copied; the calculator is shared.
     """
-
-    num_samples = 1
 
     def __init__(self, atoms: Atoms) -> None:
         if not isinstance(atoms, Atoms):
             raise TypeError(f"atoms must be ase.Atoms, got {type(atoms).__name__}; cells and filters are not supported")
         if atoms.calc is None:
             raise ValueError("atoms have no calculator; set atoms.calc")
-        self._oracle = _Forces(atoms)
+        self._forces = _Forces(atoms)
+        super().__init__(self._forces, "an energy surface")
         self.point = torch.from_numpy(atoms.positions.ravel().copy())
-
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """The surface itself: there is nothing to draw."""
-        return freeze(self._oracle, 1, hessian, ledger)
 
     def free_part(self, direction: Tensor) -> Tensor:
         """The direction without what the random start of a search has left in it of motions that are held or rigid."""
-        return self._oracle.project(direction)
+        return self._forces.project(direction)
 
 
 class _Forces:

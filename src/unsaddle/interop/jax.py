@@ -17,10 +17,8 @@ import torch
 import torch.utils.dlpack
 from torch import Tensor
 
-from unsaddle import checks
-from unsaddle.cost import Ledger
-from unsaddle.objective import SampledFunction, freeze
 from unsaddle.objectives import derivatives
+from unsaddle.objectives.deterministic import Deterministic
 
 
 def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
@@ -42,10 +40,8 @@ def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
     return JaxFunction(fun, jit)
 
 
-class JaxFunction:
+class JaxFunction(Deterministic):
     """What `function` returns: a deterministic objective."""
-
-    num_samples = 1
 
     def __init__(self, fun: Callable[[Any], Any], jit: bool) -> None:
         compiled = jax.jit if jit else _as_it_is
@@ -58,23 +54,9 @@ class JaxFunction:
                 )
             return value.reshape(())
 
-        self._value = compiled(scalar)
-        self._value_and_grad = compiled(jax.value_and_grad(scalar))
-        self._product = compiled(lambda x, v: jax.jvp(jax.grad(scalar), (x,), (v,))[1])
-
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """The function itself: there is nothing to draw."""
-        if size is not None and checks.count(size, "size") > 1:
-            raise ValueError(f"a JAX function has nothing to sample, so size must be None or 1, got {size}")
-        return freeze(_JaxOracle(self._value, self._value_and_grad, self._product), 1, hessian, ledger)
+        both = compiled(jax.value_and_grad(scalar))
+        product = compiled(lambda x, v: jax.jvp(jax.grad(scalar), (x,), (v,))[1])
+        super().__init__(_JaxOracle(compiled(scalar), both, product), "a JAX function")
 
 
 class _JaxOracle:

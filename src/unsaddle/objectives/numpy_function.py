@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unsaddle import checks
 from unsaddle.cost import Ledger
-from unsaddle.objective import SampledFunction, freeze
+from unsaddle.objective import Oracle
 from unsaddle.objectives import derivatives
+from unsaddle.objectives.deterministic import Deterministic
 
 Array = NDArray[np.float64]
 
@@ -39,29 +39,16 @@ def numpy_function(fun: Callable[[Array], Any], jac: Callable[[Array], Array] | 
     return NumpyFunction(fun, None if jac is False else jac)
 
 
-class NumpyFunction:
+class NumpyFunction(Deterministic):
     """What `numpy_function` returns: a deterministic objective on float64 vectors."""
 
-    num_samples = 1
-
     def __init__(self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None) -> None:
-        self._fun = fun
-        self._jac = jac
+        super().__init__(_NumpyOracle(fun, jac, Ledger()), "a NumPy function")
+        self._fun, self._jac = fun, jac
 
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """The function itself: there is nothing to draw."""
-        if size is not None and checks.count(size, "size") > 1:
-            raise ValueError(f"a NumPy function has nothing to sample, so size must be None or 1, got {size}")
-        ledger = Ledger() if ledger is None else ledger
-        return freeze(_NumpyOracle(self._fun, self._jac, ledger), 1, hessian, ledger)
+    def _oracle_of(self, ledger: Ledger) -> Oracle:
+        """Values that differences take are counted."""
+        return _NumpyOracle(self._fun, self._jac, ledger)
 
 
 class _NumpyOracle:

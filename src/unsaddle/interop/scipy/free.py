@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import RELATIVE_GAMMA
 from unsaddle.curvature.probing import NOISE_SHARE
 from unsaddle.interop.scipy.problem import CENTRAL, Array, Problem
-from unsaddle.objective import SampledFunction, freeze
+from unsaddle.objectives.deterministic import Deterministic
 
 AT_BOUND = 1e-8
 """A variable so near to a bound, times max(1, |x_i|), is at it."""
@@ -63,7 +62,7 @@ def doubtful_variables(x: Array, grad: Array, lower: Array, upper: Array) -> NDA
     return doubtful & (upper - lower > 2.0 * AT_BOUND * scale)
 
 
-class FreeFunction:
+class FreeFunction(Deterministic):
     """f as a function of its free variables z: an objective with a `point` of its own.
 
     Where a Hessian product was given, z is the displacement from x and the gradient is ∇f(x) + Hz, so that H multiplies
@@ -87,8 +86,6 @@ class FreeFunction:
         source: what its curvature comes from, "jac" or "hess".
     """
 
-    num_samples = 1
-
     def __init__(
         self,
         problem: Problem,
@@ -101,25 +98,14 @@ class FreeFunction:
     ) -> None:
         z = x[free] if product is None else np.zeros(int(free.sum()))
         self.point = torch.from_numpy(z)
-        self._oracle = _Oracle(problem, x, value, grad, free, product, z)
+        self._here = _Oracle(problem, x, value, grad, free, product, z)
+        super().__init__(self._here, "a function of free variables")
         moved = 0.0 if start is None else float(np.linalg.norm(x[free] - start[free]))
         self.size = max(float(np.linalg.norm(x[free])), moved) or 1.0
         share = SHORT if problem.differences in (None, "cs") else SHORT_BY_DIFFERENCES
         # Products are linear: any length will do.
         self.short_radius = share * self.size if product is None else 1.0
         self.source = "jac" if product is None else "hess"
-
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """The function itself: there is nothing to draw."""
-        return freeze(self._oracle, 1, hessian, ledger)
 
     def look_farther(self, gamma: float | None) -> None:
         """Have the next look probe at the cube root of the precision, times max(1, ‖z‖): with one gradient.
@@ -133,15 +119,15 @@ class FreeFunction:
         change = vectors.norm(f.grad(torch.add(self.point, v, alpha=r)) - f.grad(self.point)) / r
         # The radius is chosen as √2σ/(share·γ).
         sought = RELATIVE_GAMMA * change if gamma is None else gamma
-        self._oracle.noise_floor = NOISE_SHARE[torch.float64] * sought * r / 2.0**0.5
+        self._here.noise_floor = NOISE_SHARE[torch.float64] * sought * r / 2.0**0.5
 
     def full(self, z: Tensor) -> Array:
         """All variables, with the free ones at z or, if that is outside, at the bounds."""
-        return self._oracle.clipped(z)
+        return self._here.clipped(z)
 
     def embedded(self, v: Tensor) -> Array:
         """A direction of the free variables among all."""
-        return self._oracle.embedded(v)
+        return self._here.embedded(v)
 
 
 class _Oracle:
