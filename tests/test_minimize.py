@@ -81,6 +81,7 @@ def stream(noise: float = 0.2) -> Stream:
         ({"step_size": 0.0}, ValueError, "step_size must be a finite number > 0, got 0.0; leave it out"),
         ({"anchor_size": 0}, ValueError, "anchor_size must be at least 1"),
         ({"speed": 1.0}, TypeError, "unknown setting 'speed'; this method takes batch_size, step_size, anchor_size"),
+        ({"max_sample": 3}, TypeError, "unknown setting 'max_sample'; .* did you mean 'max_samples'?"),
         ({"smoothness": 1.0}, TypeError, "unknown setting 'smoothness'; with settings='practical'"),
         ({"method": "neon-shb", "momentum": 1.0}, ValueError, r"momentum must be in \[0, 1\), got 1\.0"),
         ({"method": "neon-sgd", "momentum": 0.9}, TypeError, "unknown setting 'momentum'; this method takes batch"),

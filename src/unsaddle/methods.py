@@ -24,7 +24,7 @@ from unsaddle.first_order.theory import THEORY_METHODS
 from unsaddle.framework import PracticalPlan, TheoryPlan, neon_a
 from unsaddle.framework.theory import ProblemConstants
 from unsaddle.objective import Objective
-from unsaddle.options import Options
+from unsaddle.options import Options, refuse_unknown
 from unsaddle.progress import shown
 from unsaddle.ranks import with_its_ranks
 from unsaddle.run import Callback, Run, Solution
@@ -155,7 +155,7 @@ def _body(method: str | Plain, name: str, objective: Objective, options: Options
         else:
             made = THEORY_METHODS[base](options, constants, objective.num_samples, of_method)
     else:
-        _none_left(of_framework, ("escape", "hessian_lipschitz"), "with settings='practical' a method takes")
+        refuse_unknown(of_framework, ("escape", "hessian_lipschitz"), "with settings='practical' a method takes")
         if (lipschitz := of_framework.get("hessian_lipschitz")) is not None:
             checks.positive(lipschitz, "hessian_lipschitz", "leave it out to have the step searched for")
         plan = PracticalPlan(
@@ -165,7 +165,7 @@ def _body(method: str | Plain, name: str, objective: Objective, options: Options
             fixed_step="step_size" in of_method,
         )
         if callable(method):
-            _none_left(of_method, ("escape", "hessian_lipschitz"))
+            refuse_unknown(of_method, ("escape", "hessian_lipschitz"))
             made = PlainMethod(method)
         else:
             made = _make(FIRST_ORDER[base].make, of_method)
@@ -185,7 +185,7 @@ def _constants(given: Mapping[str, Any]) -> ProblemConstants:
     for needed in ("smoothness", "hessian_lipschitz"):
         if needed not in given:
             raise ValueError(f"settings='theory' needs {needed}; give it, or use settings='practical'")
-    _none_left(given, tuple(ProblemConstants.__dataclass_fields__), "the constants of settings='theory' are")
+    refuse_unknown(given, tuple(ProblemConstants.__dataclass_fields__), "the constants of settings='theory' are")
     return ProblemConstants(**given)
 
 
@@ -195,16 +195,10 @@ def _make(make: Callable[..., FirstOrderMethod], given: Mapping[str, Any]) -> Fi
     names = [name for name in known if name in getattr(kind, "__dataclass_fields__", {})]
     if isinstance(make, functools.partial) and make.keywords.get("momentum") == 0.0:
         names.remove("momentum")  # With it, SGD would be Nesterov's method.
-    _none_left(given, (*names, "escape", "hessian_lipschitz"))
+    refuse_unknown(given, (*names, "escape", "hessian_lipschitz"))
     for key, value in given.items():
         if key in ("step_size", "sigma"):
             checks.positive(value, key, "leave it out to have it follow L1")
         elif key != "momentum":
             checks.count(value, key)
     return make(**given)
-
-
-def _none_left(given: Mapping[str, Any], names: tuple[str, ...], takes: str = "this method takes") -> None:
-    unknown = sorted(set(given) - set(names))
-    if unknown:
-        raise TypeError(f"unknown setting {unknown[0]!r}; {takes} {', '.join(names)}")

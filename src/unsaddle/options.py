@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -27,7 +28,18 @@ class Options:
 def settings_from(kind: type[S], given: Mapping[str, Any], **defaults: Any) -> S:
     """A settings dataclass from what the caller gave and, for the rest, the defaults; unknown names are refused."""
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    refuse_unknown(given, known)
+    return kind(**(defaults | dict(given)))
+
+
+WORDS = ("method", "eps", "gamma", "delta", "extractor", "settings", "max_samples", "seed", "callback", "progress")
+"""What `minimize` takes with every method."""
+
+
+def refuse_unknown(given: Mapping[str, Any], known: Sequence[str], takes: str = "this method takes") -> None:
+    """Raise if a setting has a name that nobody knows; where it looks like a slip, say of what."""
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise TypeError(f"unknown setting {unknown[0]!r}; this method takes {', '.join(known)}")
-    return kind(**(defaults | dict(given)))
+        near = difflib.get_close_matches(unknown[0], (*known, *WORDS), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise TypeError(f"unknown setting {unknown[0]!r}; {takes} {', '.join(known)}{hint}")

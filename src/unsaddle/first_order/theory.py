@@ -22,7 +22,7 @@ from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
 from unsaddle.first_order.scsg import scsg_epoch
 from unsaddle.first_order.variance_reduced import InnerLoop, descend
 from unsaddle.objective import Objective
-from unsaddle.options import Options
+from unsaddle.options import Options, refuse_unknown
 
 Maker = Callable[[Options, "Known", int | None, Mapping[str, Any]], FirstOrderMethod]
 
@@ -52,9 +52,7 @@ class _Given:
 
 def _given(settings: Mapping[str, Any]) -> _Given:
     known = tuple(_Given.__dataclass_fields__)
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise TypeError(f"unknown setting {unknown[0]!r}; with settings='theory' a method takes {', '.join(known)}")
+    refuse_unknown(settings, known, "with settings='theory' a method takes")
     return _Given(**settings)
 
 
