@@ -365,6 +365,8 @@ def test_hessian_products_are_refused():
     [
         ((lambda x: x, regress, DATA), TypeError, "model must be a torch.nn.Module, got function"),
         ((network(), None, DATA), TypeError, "loss must be callable, got NoneType"),
+        ((network(), nn.MSELoss(), DATA), TypeError, r"lambda model, batch: nn.MSELoss\(\)\(model\(batch\[0\]\)"),
+        ((network(), nn.functional.mse_loss, DATA), TypeError, "loss is called as loss.*, got mse_loss, which takes"),
         ((network().bfloat16(), regress, DATA), TypeError, "must be float32 or float64, got torch.bfloat16"),
         ((network().requires_grad_(False), regress, DATA), ValueError, "no parameter that requires a gradient"),
     ],

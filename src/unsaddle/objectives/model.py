@@ -80,6 +80,12 @@ class ModelObjective:
                 "a flat vector"
             )
         derivatives.check_callable(loss, "loss")
+        if getattr(loss, "__module__", "") in ("torch.nn.modules.loss", "torch.nn.functional"):
+            name = getattr(loss, "__name__", f"nn.{type(loss).__name__}()")
+            raise TypeError(
+                f"loss is called as loss(model, batch), got {name}, which takes outputs and targets; write "
+                f"lambda model, batch: {name}(model(batch[0]), batch[1])"
+            )
         if micro_batch is not None:
             checks.count(micro_batch, "micro_batch")
         self._model, self._loss, self._scaler = model, loss, scaler
