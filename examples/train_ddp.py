@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 import unsaddle
 
 
-def main(plain: bool = False, epochs: int = 20) -> None:
+def main(plain: bool = False, epochs: int = 60) -> None:
     """Train, print what Neon sees, and ask at the end whether this is a minimum."""
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -32,9 +32,10 @@ def main(plain: bool = False, epochs: int = 20) -> None:
     model = DistributedDataParallel(model)
 
     say = print if dist.get_rank() == 0 else lambda *_: None
-    optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=3e-2)
     if not plain:
         optimizer = unsaddle.Neon(optimizer, callback=say)  # The one line.
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)
 
     for epoch in range(epochs):
         sampler.set_epoch(epoch)
@@ -47,6 +48,7 @@ def main(plain: bool = False, epochs: int = 20) -> None:
                 return loss
 
             optimizer.step(closure)
+        scheduler.step()
 
     # The same question of the whole data set: all ranks ask it together, each evaluates its own rows.
     say(unsaddle.is_minimum(unsaddle.ModelObjective(model, reconstruction, loader)))

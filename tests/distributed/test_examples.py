@@ -17,6 +17,7 @@ def test_ddp_is_stuck_without_neon_and_leaves_with_it() -> None:
     told = torchrun(2, EXAMPLES / "train_ddp.py").stdout
     assert ": saddle. Curvature -" in told
     assert told.count("Taken.") == 1  # One rank speaks, for all.
+    assert told.splitlines()[-1].startswith("A minimum")
 
 
 def test_fsdp_goes_on_from_its_checkpoint_on_another_number_of_ranks(tmp_path: Path) -> None:
