@@ -29,7 +29,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
 
 from benchmarks.environment import ROOT, Report, options, table
 from benchmarks.memory import peak_bytes
@@ -39,8 +38,10 @@ from unsaddle import ModelObjective, negative_curvature
 WIDTH, DEPTH, ROWS = 512, 10, 512
 WIDE, FEW_ROWS = 2048, 16
 """For memory: 42 million parameters, a vector of 168 MB."""
-GRADIENTS = 24
+GRADIENTS = 40
 """Budget of a probe by NEON, of which a part is kept back for measuring what is found."""
+COLD = 10
+"""Vectors that an axpy goes through, so that it finds none of them in the cache, as a step does not."""
 BASIS = 8
 """Vectors that krylov may hold."""
 HELD = ("neon", "neon+", "krylov")
@@ -102,11 +103,10 @@ def time_steps(kind: str, rounds: int) -> dict[str, Any]:
     layer = -(-WIDTH * (WIDTH + 1) // p)
     shard, gathered = torch.zeros(layer), torch.zeros(layer * p)
     vector, scalars = torch.zeros(length), torch.zeros(4, dtype=torch.float64)
-    moved, other = torch.zeros(own), torch.zeros(own)
+    moved, other = torch.zeros(COLD, own), torch.zeros(COLD, own)
 
     def step_of(rows: int) -> Callable[[], float]:
-        data = TensorDataset(*some_rows(rows, WIDTH))
-        objective = ModelObjective(model, loss, data, micro_batch=rows)
+        objective = ModelObjective(model, loss, [some_rows(rows, WIDTH)])  # One batch: no rows are gathered.
         return lambda: probe(objective, "neon")
 
     def gradient_of(net: nn.Module, rows: int) -> Callable[[], float]:
@@ -123,7 +123,7 @@ def time_steps(kind: str, rounds: int) -> dict[str, Any]:
         "weak": step_of(ROWS),
         "gradient strong": gradient_of(bare, ROWS // p),
         "gradient weak": gradient_of(bare, ROWS),
-        "axpy": repeated(10, lambda: moved.add_(other, alpha=1e-3)),
+        "axpy": lambda: repeated(1, lambda: moved.add_(other, alpha=1e-3))() * COLD,
     }
     if p == 1:
         actions["wrapped"] = gradient_of(model, ROWS)
@@ -139,7 +139,7 @@ def hold_vectors(kind: str, method: str) -> dict[str, Any]:
     """Training's peak on this rank, and what a probe adds to it."""
     model = wrap(network(WIDE), kind)
     whole = 4 * sum(parameter.numel() for parameter in model.parameters())
-    objective = ModelObjective(model, loss, TensorDataset(*some_rows(FEW_ROWS, WIDE)))
+    objective = ModelObjective(model, loss, [some_rows(FEW_ROWS, WIDE)])
     Path("/proc/self/clear_refs").write_text("5")  # The peak of making the network, whole, is not training's.
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     batch = some_rows(FEW_ROWS, WIDE)
@@ -162,7 +162,7 @@ def probe(objective: ModelObjective, method: str) -> int:
         objective,
         objective.point,
         method=method,
-        gamma=1e3,
+        gamma=10.0,
         smoothness=1e4,
         hessian_lipschitz=0.0,
         max_gradients=GRADIENTS,
