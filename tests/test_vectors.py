@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from unsaddle import vectors
+from unsaddle.ranks import Ranks, together
 from unsaddle.vectors import blocks, dots, norm, random_direction, random_in_ball, total
 
 DTYPES = [torch.float32, torch.float64]
@@ -172,6 +173,28 @@ def test_noise_that_rounds_to_zero_is_drawn_again(monkeypatch):
     draws = iter([torch.zeros(1), torch.tensor([-2.0])])
     monkeypatch.setattr(torch, "randn", lambda *args, **kwargs: next(draws))
     assert random_direction(torch.zeros(1), rng()).tolist() == [-1.0]
+
+
+@pytest.mark.parametrize("at_once", [16, 100, 1000])
+def test_shards_of_noise_are_parts_of_one_vector_and_no_rank_draws_much_more_than_its_own(monkeypatch, at_once):
+    """Three ranks, two parameters of 301 and 400 entries, a piece of each on each rank, one of them empty."""
+    monkeypatch.setattr(vectors, "DRAWN_AT_ONCE", at_once)
+    pieces = {0: ((0, 101), (301, 134)), 1: ((101, 200), (435, 134)), 2: ((301, 0), (569, 132))}
+    drawn, randn = [], torch.randn
+    monkeypatch.setattr(torch, "randn", lambda count, **how: drawn.append(count) or randn(count, **how))
+    whole = vectors._drawn(torch.zeros(701), rng(2))
+    assert whole.unique().numel() == 701
+    for own in pieces.values():
+        g = rng(2)
+        drawn.clear()
+        team = Ranks(group=None, dimension=701, pieces=own, replicas=1)
+        with together(team):
+            shard = vectors._drawn(torch.zeros(sum(length for _, length in own)), g)
+        assert torch.equal(shard, torch.cat([whole[first : first + length] for first, length in own]))
+        assert sum(drawn) <= (701 if at_once >= 701 else shard.numel() + 4 * at_once)
+        same = rng(2)
+        vectors._drawn(torch.zeros(701), same)
+        assert torch.equal(g.get_state(), same.get_state())  # All go on from the same state.
 
 
 @pytest.mark.parametrize("length", [3, 2 * vectors.BLOCK_BYTES // 4 + 5])

@@ -119,34 +119,32 @@ def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 DRAWN_AT_ONCE = 1 << 20
-"""Numbers of a vector that no rank holds in full. A multiple of 16, as torch makes normal numbers in groups of so many:
-then drawing in parts gives the numbers that drawing at once would."""
+"""A longer vector is drawn in parts of so many numbers, each from a generator of its own, so that a rank need not draw
+what others hold."""
 
 
 def _drawn(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Normal numbers, the same vector for any number of ranks: each draws all of them, and keeps its own."""
+    """Normal numbers, the same vector for any number of ranks; of a long one each draws what it has a share in."""
+    d, device = dimension(like), generator.device
 
-    def draw(count: int) -> Tensor:
-        return torch.randn(count, generator=generator, dtype=like.dtype, device=generator.device)
+    def draw(count: int, source: torch.Generator) -> Tensor:
+        return torch.randn(count, generator=source, dtype=like.dtype, device=device)
 
     team = ranks.current()
-    if team is None or team.dimension is None:
-        return draw(like.numel())
-    u = torch.empty(like.numel(), dtype=like.dtype, device=generator.device)
-    begin = 0
-    while begin < team.dimension:
-        left = team.dimension - begin
-        part = draw(left if left < 2 * DRAWN_AT_ONCE else DRAWN_AT_ONCE)
-        _keep(u, part, begin, team.pieces)
-        begin += part.numel()
-    return u
-
-
-def _keep(u: Tensor, part: Tensor, begin: int, pieces: Sequence[tuple[int, int]]) -> None:
-    """Copy into u what this rank holds of `part`, which starts at `begin` of the whole vector."""
-    offset = 0
+    pieces = ((0, d),) if team is None or team.dimension is None else team.pieces
+    if d <= DRAWN_AT_ONCE:
+        u = draw(d, generator)
+        return u if d == like.numel() else torch.cat([u[first : first + length] for first, length in pieces])
+    seed = int(torch.randint(1 << 62, (), generator=generator, device=device))
+    u, offset = torch.empty(like.numel(), dtype=like.dtype, device=device), 0
+    part, begin = u[:0], 0
     for first, length in pieces:
-        low, high = max(first, begin), min(first + length, begin + part.numel())
-        if low < high:
-            u[offset + low - first : offset + high - first] = part[low - begin : high - begin]
-        offset += length
+        at = first
+        while at < first + length:
+            if not begin <= at < begin + part.numel():  # Small pieces come after one another from the same part.
+                begin = at - at % DRAWN_AT_ONCE
+                part = draw(min(DRAWN_AT_ONCE, d - begin), torch.Generator(device).manual_seed(seed + begin))
+            taken = min(first + length, begin + part.numel()) - at
+            u[offset : offset + taken] = part[at - begin : at - begin + taken]
+            at, offset = at + taken, offset + taken
+    return u

@@ -20,11 +20,8 @@ Seen = list[dict[str, Any]]
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The same in this process, which is the only one."""
-    at_once, folder = probing.vectors.DRAWN_AT_ONCE, tmp_path_factory.mktemp("alone")
-    try:
-        answers = {name: getattr(probing, name)("alone", folder) for name in (*PROBING, "mixed_precision")}
-    finally:
-        probing.vectors.DRAWN_AT_ONCE = at_once
+    folder = tmp_path_factory.mktemp("alone")
+    answers = {name: getattr(probing, name)("alone", folder) for name in (*PROBING, "mixed_precision", "reductions")}
     return answers | {"train": training.train("alone", folder)}
 
 

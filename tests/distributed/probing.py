@@ -133,11 +133,14 @@ def noise(kind: str, folder: Path) -> dict[str, Any]:
     """The same global vector for any number of ranks, also where it is drawn in parts."""
     model = wrap(network(torch.float32), kind)
     F = ModelObjective(model, loss, own_rows(torch.float32))
-    vectors.DRAWN_AT_ONCE = 32
-    with ranks.together(F.ranks):
-        u = vectors.random_direction(F.point, torch.Generator().manual_seed(5))
-        b = vectors.random_in_ball(F.point, 2.0, torch.Generator().manual_seed(5))
-        held = vectors.dimension(F.point)
+    at_once, vectors.DRAWN_AT_ONCE = vectors.DRAWN_AT_ONCE, 32
+    try:
+        with ranks.together(F.ranks):
+            u = vectors.random_direction(F.point, torch.Generator().manual_seed(5))
+            b = vectors.random_in_ball(F.point, 2.0, torch.Generator().manual_seed(5))
+            held = vectors.dimension(F.point)
+    finally:
+        vectors.DRAWN_AT_ONCE = at_once
     return {"direction": whole(u, F), "ball": whole(b, F), "dimension": held}
 
 
@@ -216,7 +219,8 @@ def reductions(kind: str, folder: Path) -> dict[str, Any]:
         return allreduce_hook(group, bucket)
 
     counted.__annotations__.clear()  # torch looks at them, and does not read strings.
-    model.register_comm_hook(None, counted)  # type: ignore[operator]
+    if WORLD > 1:
+        model.register_comm_hook(None, counted)  # type: ignore[operator]
     f = ModelObjective(model, loss, own_rows(torch.float64), micro_batch=4).sample()
     x = torch.cat([p.detach().flatten() for p in model.parameters()])
     for _ in range(3):

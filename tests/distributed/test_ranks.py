@@ -117,16 +117,17 @@ def test_a_policy_of_mixed_precision_finds_the_saddle_within_its_rounding(two: S
     answers, reference = [answer["fsdp-bf16"]["mixed_precision"] for answer in two], alone["mixed_precision"]
     assert answers[0] == answers[1]
     assert answers[0]["kind"] == reference["kind"] == "saddle"
+    assert answers[0]["curvature"] != reference["curvature"]  # It is another arithmetic,
     low, high = answers[0]["interval"]
-    assert low <= reference["curvature"] <= high  # That of float32.
+    assert low <= reference["curvature"] <= high  # and float32's is within its error.
     assert all(answer["untouched"] for answer in answers)
 
 
-def test_gradients_of_several_micro_batches_are_reduced_once(two: Seen) -> None:
+def test_gradients_of_several_micro_batches_are_reduced_once(two: Seen, alone: dict[str, Any]) -> None:
     for answer in (a["ddp"]["reductions"] for a in two):
         assert answer["batches"] > 1
         assert answer["sent"] == answer["gradients"] == 3
-    assert two[0]["ddp"]["reductions"]["grad"] == two[1]["ddp"]["reductions"]["grad"]
+        assert answer["grad"] == pytest.approx(alone["reductions"]["grad"], abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])

@@ -224,6 +224,16 @@ def test_it_works_inside_no_grad_and_inference_mode():
         assert torch.equal(f.grad(F.point), expected)
 
 
+@pytest.mark.parametrize("method", ["krylov", "neon", "neon2-det", "neon2-online"])
+def test_searches_in_inference_mode_find_what_they_find_outside(method):
+    F = ModelObjective(network(), regress, DATA)
+    outside = negative_curvature(F, F.point, method=method, max_gradients=80)
+    with torch.inference_mode():
+        inside = negative_curvature(F, F.point, method=method, max_gradients=80)
+    assert inside.status is outside.status
+    assert inside.curvature == pytest.approx(outside.curvature, rel=1e-4, nan_ok=True)
+
+
 def clip(grad):
     return grad.clamp(-1e-3, 1e-3)
 

@@ -223,7 +223,7 @@ def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Ar
     numbers = torch.cat([left, torch.dot(w, w).reshape(1)])
     (*leftover, squared), solved = vectors.summed_and_said(numbers, projection.solved(products))
     if not np.linalg.norm(leftover) <= LEFTOVER[w.dtype] * math.sqrt(squared):
-        torch.addmv(w, basis.T, torch.tensor(leftover).to(w), alpha=-1.0, out=w)
+        torch.addmv(w, basis.T, torch.tensor(leftover, dtype=w.dtype, device=w.device), alpha=-1.0, out=w)
         products = products + leftover
         (squared,), solved = vectors.summed_and_said(torch.dot(w, w).reshape(1), projection.solved(products))
     return products, math.sqrt(squared), solved

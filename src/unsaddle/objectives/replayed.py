@@ -76,7 +76,7 @@ class Replayed:
         self, out: Tensor, x: Tensor, u: Tensor | None, scale: float, weight: float, afresh: bool
     ) -> None:
         """Add weight times the gradient to `out`, which may be u, or to zero in the place of `out`."""
-        if self._add is None:
+        if self._add is None or out.is_inference():  # Autograd may not write to tensors of inference mode.
             grad = self.grad_at_sum(x, u, scale)
             (out.zero_() if afresh else out).add_(grad, alpha=weight)
             return
