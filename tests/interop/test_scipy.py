@@ -175,6 +175,13 @@ def test_options_are_scipys():
         minimize(f, (1.0, 0.0), method="BFGS", jac=g, options={"nonsense": 1})
 
 
+@pytest.mark.parametrize(("method", "option"), [("BFGS", "maxiter"), ("TNC", "maxfun"), ("CG", "maxiter")])
+def test_a_budget_of_none_is_no_budget(method, option):
+    result = minimize(f, (1.0, 0.0), method=method, jac=g, options={option: None})
+    assert result.success
+    assert result.escapes == 1
+
+
 def test_iterations_of_all_runs_count_against_maxiter():
     result = minimize(f, (1.0, 0.0), method="BFGS", jac=g, options={"maxiter": 4})
     assert result.escapes == 1

@@ -1,12 +1,19 @@
 """Verdicts within bounds: what is held, what is free, and what is at its bound without being pressed to it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import Bounds
 
 from unsaddle.interop.scipy import minimize
 from unsaddle.interop.scipy.arguments import BOUNDED
-from unsaddle.interop.scipy.promoted import TOO_MANY_ESCAPES
+from unsaddle.interop.scipy.free import FreeFunction
+from unsaddle.interop.scipy.inside import LONG, TRIED, by_lines, down
+from unsaddle.interop.scipy.look import nothing_free
+from unsaddle.interop.scipy.problem import Problem
+from unsaddle.interop.scipy.promoted import TOO_MANY_ESCAPES, UNDECIDED
 
 AT_BOUNDS = ("L-BFGS-B", "TNC", "SLSQP")
 """Methods that stay at a bound where they begin; interior points do not begin there."""
@@ -102,15 +109,99 @@ def test_a_way_down_that_takes_free_variables_along_is_found(hess):
 
 
 @pytest.mark.parametrize("method", AT_BOUNDS)
-def test_where_negative_curvature_leads_out_of_the_bounds_only_it_is_a_minimum(method):
-    """f = xy with x, y ≥ 0: along (1, −1) it falls, and that is outside."""
+def test_where_negative_curvature_of_several_variables_leads_out_of_the_bounds_it_is_undecided(method):
+    """f = xy with x, y ≥ 0: along (1, −1) it falls, and that is outside. That it falls nowhere else is not known."""
     result = minimize(
         lambda x: float(x[0] * x[1]), [0.0, 0.0], jac=lambda x: x[::-1].copy(), bounds=[(0, 3), (0, 5)], method=method
     )
-    assert result.success
+    assert not result.success
+    assert result.status == UNDECIDED
+    assert result.verdict.kind == "undecided"
+    assert result.verdict.direction is None
     assert result.escapes == 0
     assert result.nfev < 40
-    assert "2 variables are at their bounds with a derivative of zero" in result.verdict.reason
+    assert "2 variables are at their bounds with a derivative of zero" in result.message
+    assert "copositive" in result.message
+    assert 0 < result.njev - result.verdict.cost.gradients < 5  # What SciPy took itself.
+
+
+@pytest.mark.filterwarnings("ignore:Method .* does not use Hessian information:RuntimeWarning")
+@pytest.mark.parametrize("by", ["jac", "hess"])
+@pytest.mark.parametrize("method", AT_BOUNDS)
+def test_a_way_down_inside_is_found_beside_a_steeper_one_that_leads_out(method, by):
+    """The lowest curvature is along (0, 0, 1, −1), which leads out; inside f falls along (1, 1, 0, 0)."""
+    hessian = np.array([[2.0, -3.0, 0.0, 0.0], [-3.0, 2.0, 0.0, 0.0], [0.0, 0.0, 0.2, 10.0], [0.0, 0.0, 10.0, 0.2]])
+    hess = None if by == "jac" else lambda x: hessian + np.diag(1.2 * x**2)
+    for seed in range(5):
+        result = minimize(
+            lambda x: float(x @ hessian @ x / 2.0 + 0.1 * (x**4).sum()),
+            np.zeros(4),
+            method=method,
+            jac=lambda x: hessian @ x + 0.4 * x**3,
+            hess=hess,
+            bounds=[(0, 1)] * 4,
+            seed=seed,
+        )
+        assert result.fun < -0.24
+        np.testing.assert_allclose(result.x, [1.0, 1.0, 0.0, 0.0], atol=1e-3)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_gradients_that_are_not_finite_inside_leave_it_undecided(d):
+    result = minimize(
+        lambda x: float(x @ x),
+        np.zeros(d),
+        jac=lambda x: np.where(x > 0.0, np.nan, 0.0),
+        bounds=[(0, 1)] * d,
+        check_gradient=False,
+    )
+    assert not result.success
+    assert result.status == UNDECIDED
+    assert "NaN or infinite" in result.message
+
+
+def test_the_lower_point_that_was_seen_is_taken_where_a_line_search_loses_it():
+    """The only lower value is at one of the lengths that are tried, which the search from the first one misses."""
+    dip = TRIED[2] * LONG
+
+    def fun(x):
+        return float(-1.0 if abs(x[0] - dip) < 1e-9 else x[0] ** 2)
+
+    problem = Problem(fun, None, (), np.zeros(1), np.ones(1))
+    x, grad = np.zeros(1), np.zeros(1)
+    f = FreeFunction(problem, x, 0.0, grad, np.ones(1, dtype=bool))
+    found = down(f, torch.ones(1, dtype=torch.float64), 1.0, LONG)
+    assert found is None
+    undecided = replace(nothing_free(f, 0.05), kind="undecided")
+    np.testing.assert_allclose(by_lines(problem, f, undecided, 0.0, np.ones(1)), [dip])
+
+
+@pytest.mark.parametrize("product", [None, lambda p: p * [2.0, -2.0]], ids=["jac", "hess"])
+def test_steps_follow_the_size_of_x_whatever_curvature_comes_from(product):
+    lengths = []
+
+    def fun(x):
+        lengths.append(abs(x[1]))
+        return (x[0] - 1e4) ** 2 - x[1] ** 2 + x[1] ** 4 / 1e6
+
+    x = np.array([1e4, 0.0])
+    problem = Problem(fun, None, (), np.full(2, -np.inf), np.full(2, np.inf))
+    f = FreeFunction(problem, x, 0.0, np.zeros(2), np.ones(2, dtype=bool), product)
+    assert down(f, torch.tensor([0.0, 1.0], dtype=torch.float64), 2.0, 1e-6) is not None
+    assert min(lengths) == pytest.approx(LONG * 1e4)
+
+
+def test_one_variable_at_its_bound_is_decided_by_values_inwards():
+    """x^{3/2}, which has no Hessian at the bound, beside a free variable: values rise, and that is all it takes."""
+    result = minimize(
+        lambda x: float(x[0] ** 1.5 + x[1] ** 2),
+        [0.0, 1.0],
+        jac=lambda x: np.array([1.5 * np.sqrt(x[0]), 2.0 * x[1]]),
+        bounds=[(0, 3), (-5, 5)],
+    )
+    assert result.success
+    assert "One variable is at its bound with a derivative of zero" in result.verdict.reason
+    assert result.verdict.cost.gradients > 5  # Of both looks.
 
 
 def test_a_minimum_at_a_bound_with_zero_derivative_is_seen_whole():

@@ -109,6 +109,26 @@ def test_a_gradient_that_is_right_where_a_coordinate_is_zero_and_wrong_elsewhere
     assert minimize(fun, start, jac=jac, check_gradient=False).success
 
 
+@pytest.mark.parametrize("others", [[(0, 1)], [(0, 1), (-1, 0)]], ids=["one", "two"])
+def test_a_variable_at_its_bound_with_zero_derivative_does_not_hide_a_wrong_gradient(others):
+    """Line and curvature of the check are those of the free variables."""
+    d = 2 + len(others)
+
+    def fun(x):
+        return f(x) + float((x[2:] ** 2).sum())
+
+    def jac(x):
+        return np.concatenate([[2 * x[0], 2 * x[1] + x[1] ** 3], 2 * x[2:]])
+
+    start, bounds = np.eye(1, d)[0], [(None, None)] * 2 + others
+    with pytest.raises(ValueError, match="beside the point where SciPy has converged, component 1 is"):
+        minimize(fun, start, jac=jac, bounds=bounds)
+    assert minimize(fun, start, jac=jac, bounds=bounds, check_gradient=False).success
+    right = minimize(fun, start, jac=lambda x: np.concatenate([g(x), 2 * x[2:]]), bounds=bounds)
+    assert right.success
+    np.testing.assert_allclose(np.abs(right.x), [0.0, np.sqrt(2.0), *[0.0] * len(others)], atol=1e-4)
+
+
 def test_a_gradient_that_is_wrong_after_an_escape_is_named():
     """By jac it is the saddle that it is; where the run goes on, the other component is wrong."""
     with pytest.raises(ValueError, match="after leaving a saddle, component 0 is"):
@@ -158,6 +178,13 @@ def test_curvature_by_values_contradicts_a_wrong_one_and_no_right_one(offset, sc
 def test_rough_functions_do_not_contradict(fun):
     v = np.array([0.6, 0.8])
     assert contradicting_curvature(free_problem(fun, 2), np.zeros(2), float(fun(np.zeros(2))), v, 2.0, 2.0, 1.0) is None
+
+
+@pytest.mark.parametrize("size", [1e-160, 1e-155, 1e-150])
+def test_where_squares_of_steps_underflow_nothing_is_said(size):
+    minimize(lambda x: float((x**2).sum()), [size] * 2, jac=lambda x: 2.0 * x)
+    problem = free_problem(lambda x: float(x @ x), 2)
+    assert contradicting_curvature(problem, np.zeros(2), 0.0, np.array([0.6, 0.8]), 2.0, 2.0, size) is None
 
 
 def test_a_function_that_turns_over_the_length_of_the_steps_does_not_contradict():

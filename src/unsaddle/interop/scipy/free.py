@@ -97,7 +97,7 @@ class FreeFunction(Deterministic):
         start: Array | None = None,
     ) -> None:
         z = x[free] if product is None else np.zeros(int(free.sum()))
-        self.point = torch.from_numpy(z)
+        self.point, self._free = torch.from_numpy(z), free
         self._here = _Oracle(problem, x, value, grad, free, product, z)
         super().__init__(self._here, "a function of free variables")
         moved = 0.0 if start is None else float(np.linalg.norm(x[free] - start[free]))
@@ -124,6 +124,10 @@ class FreeFunction(Deterministic):
     def full(self, z: Tensor) -> Array:
         """All variables, with the free ones at z or, if that is outside, at the bounds."""
         return self._here.clipped(z)
+
+    def offset(self, p: Tensor, here: Array) -> Tensor:
+        """The offset nearest to p that stays within the bounds; `here` are all variables at the point."""
+        return torch.from_numpy((self.full(self.point + p) - here)[self._free])
 
     def embedded(self, v: Tensor) -> Array:
         """A direction of the free variables among all."""

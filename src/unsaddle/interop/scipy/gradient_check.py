@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsaddle.interop.scipy.problem import CENTRAL, EPS, FORWARD, Array, Problem
 
@@ -26,24 +27,38 @@ point both are rounding."""
 BELIEVED = 0.1
 """Two differences are believed against jac if they are this much nearer to each other than to it."""
 
+SECOND = EPS**0.25
+"""The step of second differences, times the size of x, that loses as much to rounding as to truncation."""
+
 SECOND_STEPS = (10.0, 1.0, 0.1, 0.01)
-"""Steps of second differences, in units of the fourth root of the precision times the size of x: the second is tried
-first, and three in a row have to agree against jac. Two can by accident, where the function turns over their length."""
+"""Steps of second differences, in units of that: the second is tried first, and three in a row have to agree against
+jac. Two can by accident, where the function turns over their length."""
 
 SECOND_TOLERANCE = 1e-4
 """A second difference that is so near to the curvature, as a share of the largest curvature, agrees with it."""
+
+TINY = float(np.finfo(np.float64).tiny)
+"""Squares below have lost digits."""
 
 BESIDE = 1e-2
 """How far from x, as a share of its size, jac is compared component by component where its derivative is wrong."""
 
 
-def check_gradient(problem: Problem, x: Array, grad: Array, seed: int, where: str = "near the start") -> None:
+def check_gradient(
+    problem: Problem,
+    x: Array,
+    grad: Array,
+    seed: int,
+    where: str = "near the start",
+    among: NDArray[np.bool_] | None = None,
+) -> None:
     """Raise if grad is not the gradient at x, as far as values tell, naming the worst component. Two values, mostly.
 
     A wrong gradient differs from the differences at every step, and these agree among themselves. What fails otherwise
-    (a jump, noise, a kink) is not the gradient's fault and is left to the verdict.
+    (a jump, noise, a kink) is not the gradient's fault and is left to the verdict. The line is along all variables or
+    those `among` which it is sought: where one is at a bound, differences are one-sided and see less.
     """
-    v = np.random.default_rng(seed).standard_normal(x.size)
+    v = np.random.default_rng(seed).standard_normal(x.size) * (1.0 if among is None else among)
     v /= np.linalg.norm(v)
     if not np.isfinite(grad).all() or _disagreement(problem.probe_value, problem, x, v, grad) is None:
         return
@@ -67,7 +82,8 @@ def contradicting_curvature(
         (f(x+hv) − 2f(x) + f(x−hv))/h²
 
     A gradient that is wrong only where some coordinate is not zero is right at a symmetric start, and at the point that
-    it leads to; its derivative is wrong there. Where the bounds leave no room, nothing is said.
+    it leads to; its derivative is wrong there. Where the bounds leave no room, or h² underflows, nothing
+    is said.
 
     Args:
         value: f(x).
@@ -78,9 +94,9 @@ def contradicting_curvature(
 
     def difference(step: float, size: float = size) -> tuple[float, bool]:
         """The second difference, and whether it contradicts."""
-        h = step * EPS**0.25 * size
+        h = step * SECOND * size
         above, below = x + h * v, x - h * v
-        if not (problem.inside(above) and problem.inside(below)):
+        if h**2 < TINY or not (problem.inside(above) and problem.inside(below)):
             return np.nan, False
         high, low = problem.probe_value(above), problem.probe_value(below)
         by_values = (high - 2.0 * value + low) / h**2
@@ -103,7 +119,8 @@ def contradicting_curvature(
 def check_beside(problem: Problem, x: Array, v: Array, size: float, seed: int) -> None:
     """Raise if jac is not the gradient some way along v from x, to where it had seemed right. Costs a gradient."""
     beside = np.clip(x + BESIDE * size * v, problem.lower, problem.upper)
-    check_gradient(problem, beside, problem.probe_gradient(beside), seed, "beside the point where SciPy has converged")
+    where = "beside the point where SciPy has converged"
+    check_gradient(problem, beside, problem.probe_gradient(beside), seed, where, among=v != 0.0)
 
 
 def _disagreement(value: Callable[[Array], float], problem: Problem, x: Array, v: Array, grad: Array) -> float | None:

@@ -151,7 +151,7 @@ def minimize(
         if escapes == max_escapes:
             _fail(result, TOO_MANY_ESCAPES, f"but this is a saddle, and {escapes} have been left: raise max_escapes")
             break
-        if any(name in options and total[count] >= options[name] for name, count in BUDGETS.items()):
+        if any(total[count] >= options[name] for name, count in _budgets(options).items()):
             _fail(result, BUDGET, "but this is a saddle, and the budget is spent: raise maxiter or maxfun")
             break
         moved = judgement.step()
@@ -247,5 +247,9 @@ def _not_begun(x: Array, value: float, grad: Array | None) -> OptimizeResult:
 
 def _what_is_left(options: dict[str, Any], spent: dict[str, int]) -> dict[str, Any]:
     """SciPy's options, its budgets lowered by what earlier runs took."""
-    left = {name: max(1, options[name] - spent[count]) for name, count in BUDGETS.items() if name in options}
-    return options | left
+    return options | {name: max(1, options[name] - spent[count]) for name, count in _budgets(options).items()}
+
+
+def _budgets(options: dict[str, Any]) -> dict[str, str]:
+    """Those of `BUDGETS` that are given; None is SciPy's for none."""
+    return {name: count for name, count in BUDGETS.items() if options.get(name) is not None}
