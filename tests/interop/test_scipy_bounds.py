@@ -10,7 +10,7 @@ from scipy.optimize import Bounds
 from unsaddle.interop.scipy import minimize
 from unsaddle.interop.scipy.arguments import BOUNDED
 from unsaddle.interop.scipy.free import FreeFunction
-from unsaddle.interop.scipy.inside import LONG, TRIED, by_lines, down
+from unsaddle.interop.scipy.inside import LONG, by_lines, down
 from unsaddle.interop.scipy.look import nothing_free
 from unsaddle.interop.scipy.problem import Problem
 from unsaddle.interop.scipy.promoted import TOO_MANY_ESCAPES, UNDECIDED
@@ -161,19 +161,17 @@ def test_gradients_that_are_not_finite_inside_leave_it_undecided(d):
 
 
 def test_the_lower_point_that_was_seen_is_taken_where_a_line_search_loses_it():
-    """The only lower value is at one of the lengths that are tried, which the search from the first one misses."""
-    dip = TRIED[2] * LONG
+    """Rounding of so large a value makes the search begin farther away than where the lower value was seen."""
+    offset = 1e12
 
     def fun(x):
-        return float(-1.0 if abs(x[0] - dip) < 1e-9 else x[0] ** 2)
+        return float(offset - 1.0 if abs(x[0] - LONG) < 1e-9 else offset + x[0] ** 2)
 
     problem = Problem(fun, None, (), np.zeros(1), np.ones(1))
-    x, grad = np.zeros(1), np.zeros(1)
-    f = FreeFunction(problem, x, 0.0, grad, np.ones(1, dtype=bool))
-    found = down(f, torch.ones(1, dtype=torch.float64), 1.0, LONG)
-    assert found is None
+    f = FreeFunction(problem, np.zeros(1), offset, np.zeros(1), np.ones(1, dtype=bool))
+    assert down(f, torch.ones(1, dtype=torch.float64), 1.0, LONG) is None
     undecided = replace(nothing_free(f, 0.05), kind="undecided")
-    np.testing.assert_allclose(by_lines(problem, f, undecided, 0.0, np.ones(1)), [dip])
+    np.testing.assert_allclose(by_lines(problem, f, undecided, offset, np.ones(1)), [LONG])
 
 
 @pytest.mark.parametrize("product", [None, lambda p: p * [2.0, -2.0]], ids=["jac", "hess"])
