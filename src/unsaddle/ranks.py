@@ -66,13 +66,17 @@ class Ranks:
 
     def gather(self, number: int) -> list[int]:
         """Every rank's number, in the order of the ranks."""
+        return [int(n) for n in self.rows(torch.tensor(number)).tolist()]
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        """Every rank's numbers, in the order of the ranks, on the host."""
         if self.size == 1:
-            return [number]
+            return numbers.unsqueeze(0)
         device = "cpu" if "gloo" in str(dist.get_backend(self.group)) else torch.device("cuda")
-        numbers = torch.zeros(self.size, dtype=torch.int64, device=device)
-        numbers[self.rank] = number
-        dist.all_reduce(numbers, group=self.group)
-        return [int(n) for n in numbers.tolist()]
+        rows = torch.zeros(self.size, *numbers.shape, dtype=numbers.dtype, device=device)
+        rows[self.rank] = numbers
+        dist.all_reduce(rows, group=self.group)
+        return rows.cpu()
 
 
 _CURRENT: ContextVar[Ranks | None] = ContextVar("ranks", default=None)
@@ -96,6 +100,38 @@ def together(ranks: Ranks | None) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
+@contextmanager
+def raised_on_all(ranks: Ranks | None, what: str) -> Iterator[None]:
+    """Where something is wrong with the caller's `what` on one rank, all ranks raise: none is left waiting."""
+    error: Exception | None = None
+    try:
+        yield
+    except (TypeError, ValueError) as raised:
+        error = raised
+    wrong = [] if ranks is None else [rank for rank, is_so in enumerate(ranks.gather(int(error is not None))) if is_so]
+    if error is not None:
+        raise error
+    if wrong:
+        raise ValueError(f"something is wrong with the {what} of rank {wrong[0]}, whose own error says what")
+
+
+ALIKE = 1e-6
+"""Replicas may round differently, but not by more than this share."""
+
+
+def check_alike(ranks: Ranks | None, x: Any) -> None:
+    """Raise, on all ranks, if they hold x in full and it is not the same point: each would answer for another."""
+    if ranks is None or ranks.size == 1 or ranks.dimension is not None or not isinstance(x, Tensor):
+        return
+    weights = torch.arange(1.0, x.numel() + 1.0, dtype=torch.float64).remainder_(7.0)
+    own = x.detach().double().cpu().flatten()
+    seen = ranks.rows(torch.stack([own.norm(), own @ weights]))
+    spread = (seen - seen[0]).abs().max(dim=0).values
+    limit = ALIKE * seen[0, 0] * max(1.0, 7.0 * x.numel() ** 0.5)
+    if bool((spread > limit).any()):
+        raise ValueError("x must be the same point on all ranks, got different ones; broadcast it from one of them")
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -104,7 +140,10 @@ def with_its_ranks(function: F) -> F:
 
     @functools.wraps(function)
     def run(objective: Any, *args: Any, **kwargs: Any) -> Any:
-        with together(getattr(objective, "ranks", None)):
+        ranks = getattr(objective, "ranks", None)
+        if ranks is not current():
+            check_alike(ranks, args[0] if args else kwargs.get("x", kwargs.get("x0")))
+        with together(ranks):
             return function(objective, *args, **kwargs)
 
     return cast(F, run)

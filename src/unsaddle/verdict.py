@@ -87,9 +87,12 @@ class Verdict:
             if math.isnan(self.gamma)
             else f"Looked for curvature below {-self.gamma:.3g}, at resolution {self.resolution:.2g},"
         )
+        gradients, products = self.cost.gradients, self.cost.hessian_products
+        work = [f"{gradients} gradients ({self.cost.samples} samples)"] if gradients or not products else []
+        work += [f"{products} Hessian products"] if products else []
         return (
             f"{head} {self.reason} The gradient norm is {self.gradient_norm:.3g}{error}{counts}. {sought} with "
-            f"{self.cost.gradients} gradients ({self.cost.samples} samples)."
+            f"{' and '.join(work)}."
         )
 
     def plot(self) -> Figure:

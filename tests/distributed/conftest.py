@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def two(folder: Path) -> Seen:
     """Two ranks."""
     plan = {
-        "ddp": "train,reductions,rounding",
+        "ddp": "train,reductions,rounding,own_mistakes",
         "ddp-views": ALL,
         "fsdp": f"{ALL},rounding,train,train_and_save",
         "fsdp-root": "extractors,value_only",

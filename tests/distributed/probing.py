@@ -253,3 +253,19 @@ def rounding(kind: str, folder: Path) -> dict[str, Any]:
         "verdict": (verdict.kind, verdict.curvature, verdict.gradient_norm, verdict.cost.gradients),
         "held": dict(changed),
     }
+
+
+def own_mistakes(kind: str, folder: Path) -> dict[str, Any]:
+    """What only one rank has wrong: no rows, another point."""
+    said = {}
+    model, own = wrap(network(torch.float64), kind), own_rows(torch.float64)
+    try:
+        ModelObjective(model, loss, TensorDataset(*(t[:0] for t in own.tensors)) if RANK == 1 else own)
+    except ValueError as error:
+        said["no rows"] = str(error)
+    F = FiniteSum(lambda x, a: (a @ x).square().mean(), rows(torch.float64)[0], process_group=dist.group.WORLD)
+    try:
+        is_minimum(F, torch.full((5,), float(RANK), dtype=torch.float64))
+    except ValueError as error:
+        said["another point"] = str(error)
+    return said

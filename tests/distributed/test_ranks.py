@@ -139,3 +139,11 @@ def test_what_a_rank_computes_on_its_own_reaches_no_decision(two: Seen, kind: st
     assert second["held"]["eigh"] > 10
     assert first["found"] == second["found"]
     assert first["verdict"] == second["verdict"]
+
+
+def test_a_mistake_of_one_rank_is_an_error_on_all(two: Seen) -> None:
+    first, second = (answer["ddp"]["own_mistakes"] for answer in two)
+    assert second["no rows"].startswith("the data set is empty")
+    assert first["no rows"] == "something is wrong with the data of rank 1, whose own error says what"
+    assert first["another point"] == second["another point"]
+    assert first["another point"].startswith("x must be the same point on all ranks, got different ones; broadcast it")

@@ -117,6 +117,8 @@ def test_with_a_hessian_a_look_takes_no_gradients():
     result = minimize(f, (0.3, 1.0), method="trust-exact", jac=g, hess=h)
     assert (result.njev, result.nhev) == (plain.njev, plain.nhev)
     assert result.nfev == plain.nfev + 4  # Two where SciPy begins, two where it has converged.
+    assert (result.verdict.cost.gradients, result.verdict.cost.samples) == (0, 0)
+    assert f"with {result.verdict.cost.hessian_products} Hessian products." in str(result.verdict)
 
 
 def test_with_hessian_products_a_look_takes_those():
@@ -281,6 +283,12 @@ def test_infinite_values_beyond_a_wall_are_not_stepped_into():
     assert np.isfinite(result.fun)
     assert abs(result.x[1]) < 1.2
     assert result.escapes == 1
+
+
+def test_infinity_at_the_start_ends_there_too():
+    result = minimize(lambda x: np.inf, (1.0, 0.0), jac=g)
+    assert (result.success, result.status, result.nfev) == (False, NOT_FINITE, 1)
+    assert "fun is inf at the start" in result.message
 
 
 @pytest.mark.parametrize("jac", [g, None, True, "3-point"])

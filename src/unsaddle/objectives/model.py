@@ -19,7 +19,7 @@ from unsaddle.objectives.parameters import FlatParameters
 from unsaddle.objectives.randomness import RandomState
 from unsaddle.objectives.replayed import Replayed
 from unsaddle.objectives.shared import SharedSource
-from unsaddle.ranks import of_parameters
+from unsaddle.ranks import of_parameters, raised_on_all
 
 NameFilter = Callable[[str], bool] | str | Iterable[str]
 
@@ -95,7 +95,8 @@ class ModelObjective:
         wrapped.reshard(self._modules)
         self.parameters = FlatParameters(_chosen(model, parameters))
         self.ranks = of_parameters(self.parameters.tensors, wrapped.process_group(model))
-        own = batches.source(data, micro_batch, self._seed, shared=self.ranks is not None)
+        with raised_on_all(self.ranks, "data"):
+            own = batches.source(data, micro_batch, self._seed, shared=self.ranks is not None)
         self._source: batches.Source | SharedSource = own if self.ranks is None else SharedSource(own, self.ranks)
         # What autograd alone writes to, backward can add to a vector in place.
         self._adds = scaler is None and self._skip_hooks and self.ranks is None and not wrapped.is_wrapped(model)

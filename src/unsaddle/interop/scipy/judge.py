@@ -94,6 +94,10 @@ def judge(
     if by_values and free.any() and judgement.verdict.kind == "minimum":
         verdict = _borne_out(problem, function(free), x, value, judgement.verdict, judgement.line, seed)
         judgement = replace(judgement, verdict=verdict)
+    if product is not None:  # What the look took for gradients.
+        cost = judgement.verdict.cost
+        cost = replace(cost, gradients=0, samples=0, hessian_products=cost.gradients, hessian_samples=cost.samples)
+        judgement = replace(judgement, verdict=replace(judgement.verdict, cost=cost))
     return judgement
 
 

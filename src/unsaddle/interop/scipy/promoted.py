@@ -104,7 +104,7 @@ def minimize(
     value, gradient = problem.scipy_functions
     start = np.clip(x, lower, upper)
     first, slope = problem.begin(start)
-    if np.isnan(first) or (slope is not None and not np.isfinite(slope).all()):
+    if not np.isfinite(first) or (slope is not None and not np.isfinite(slope).all()):
         return _not_begun(start, first, slope)
     by_values = check_gradient and problem.differences is None
     if by_values and slope is not None:
@@ -229,7 +229,7 @@ def _fail(result: OptimizeResult, status: int, reason: str) -> None:
 
 def _not_begun(x: Array, value: float, grad: Array | None) -> OptimizeResult:
     """The result where fun or jac is not finite at the start: SciPy would spend its evaluations on nothing."""
-    what = f"fun is {value}" if grad is None or np.isnan(value) else "jac is not finite"
+    what = f"fun is {value}" if grad is None or not np.isfinite(value) else "jac is not finite"
     return OptimizeResult(
         x=x,
         fun=value,
