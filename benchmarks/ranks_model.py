@@ -73,8 +73,8 @@ FLOPS = 6
 """Of a gradient, for each parameter and token."""
 FULL, SENT = 4, 2
 """Bytes of a number in a vector, and of one that is gathered or reduced."""
-VECTORS = {"neon": 4, "krylov": 24}
-"""Held beyond training, at most (benchmarks.model_memory; a full basis of 20 and what is beside it)."""
+VECTORS = {"neon": 4, "krylov": 25}
+"""Held beyond training, at most: benchmarks.model_memory, and five beside a basis of 20, as benchmarks.ranks measures."""
 GRADIENTS = 40
 """Of one verdict, about."""
 
