@@ -74,7 +74,7 @@ FLOPS = 6
 FULL, SENT = 4, 2
 """Bytes of a number in a vector, and of one that is gathered or reduced."""
 VECTORS = {"neon": 4, "krylov": 25}
-"""Held beyond training, at most: benchmarks.model_memory, and five beside a basis of 20, as benchmarks.ranks measures."""
+"""Held beyond training, at most: benchmarks.model_memory, and a basis of 20 with five beside it (benchmarks.ranks)."""
 GRADIENTS = 40
 """Of one verdict, about."""
 
