@@ -152,11 +152,7 @@ def is_minimum(
             f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
             "wrap a callable as unsaddle.Function(fun), a model as unsaddle.ModelObjective(model, loss, data)"
         )
-    if x is None:
-        x = getattr(objective, "point", None)
-        if x is None:
-            raise ValueError("x was left out, but this objective has no point of its own; pass x")
-    x = checks.point(x)
+    x = checks.point_of(objective, x)
     eps = None if eps is None else checks.positive(eps, "eps", "leave it out to have it follow L1")
     delta = checks.probability(delta, "delta")
     samples, n = some_samples(objective, samples), objective.num_samples

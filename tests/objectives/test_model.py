@@ -224,6 +224,13 @@ def test_it_works_inside_no_grad_and_inference_mode():
         assert torch.equal(f.grad(F.point), expected)
 
 
+def test_a_search_without_x_is_at_the_parameters():
+    F = ModelObjective(network(), regress, DATA)
+    assert torch.equal(negative_curvature(F).direction, negative_curvature(F, F.point).direction)
+    with pytest.raises(ValueError, match="x was left out, but this objective has no point of its own; pass x"):
+        negative_curvature(Function(lambda x: x.square().sum()))
+
+
 @pytest.mark.parametrize("method", ["krylov", "neon", "neon2-det", "neon2-online"])
 def test_searches_in_inference_mode_find_what_they_find_outside(method):
     F = ModelObjective(network(), regress, DATA)

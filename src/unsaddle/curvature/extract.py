@@ -50,7 +50,7 @@ RETRIES = 8
 
 def negative_curvature(
     objective: Objective,
-    x: Tensor,
+    x: Tensor | None = None,
     *,
     gamma: float | None = None,
     method: str = "auto",
@@ -68,7 +68,8 @@ def negative_curvature(
 
     Args:
         objective: `Function`, `FiniteSum`, `Stream`, `numpy_function`, or anything with their `sample`.
-        x: where: a 1-D float32 or float64 tensor. It is not changed.
+        x: where: a 1-D float32 or float64 tensor. It is not changed. May be left out for an objective that has a
+            `point` of its own.
         gamma: the curvature sought, γ > 0. By default a hundredth of L1.
         method: an extractor, a key of `EXTRACTORS`; "auto" is krylov, where its basis fits into memory.
         samples: |S|, drawn once; None for everything, or for 1024 where samples never run out.
@@ -93,7 +94,7 @@ def negative_curvature(
     """
     return find(
         objective,
-        x,
+        checks.point_of(objective, x),
         gamma=gamma,
         relative_gamma=RELATIVE_GAMMA,
         method=method,
