@@ -100,3 +100,10 @@ def test_noise_in_gradients_gives_way_to_probes_that_are_long_enough():
     assert result.verdict.kind == "minimum"
     assert result.verdict.curvature == pytest.approx(1.0, abs=0.01)
     assert result.verdict.resolution > 1e-3
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+def test_what_coarse_values_hide_is_undecided_and_the_reason_names_them(offset):
+    result = minimize(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4 + offset, [1.0, 0.0], method="BFGS")
+    assert (result.success, result.verdict.kind) == (False, "undecided")
+    assert "Gradients are differences of fun here, off by up to" in result.verdict.reason

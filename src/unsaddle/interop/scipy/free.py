@@ -84,6 +84,7 @@ class FreeFunction(Deterministic):
         size: how large x is, or how far SciPy has come, whichever is more.
         short_radius: how far the probes of a short look go.
         source: what its curvature comes from, "jac" or "hess".
+        by_differences: whether gradients are differences of values, off by their rounding.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class FreeFunction(Deterministic):
         # Products are linear: any length will do.
         self.short_radius = share * self.size if product is None else 1.0
         self.source = "jac" if product is None else "hess"
+        self.by_differences = product is None and problem.differences not in (None, "cs")
 
     def look_farther(self, gamma: float | None) -> None:
         """Have the next look probe at the cube root of the precision, times max(1, ‖z‖): with one gradient.

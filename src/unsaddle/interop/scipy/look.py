@@ -201,6 +201,10 @@ def _long(f: FreeFunction, gamma: float | None, delta: float, start_delta: float
         spent = spent + again.cost
         if again.kind != "undecided":
             verdict = again
+    if verdict.kind == "undecided" and f.by_differences:
+        advice = "give jac, or take a large constant out of fun"
+        why = f"Gradients are differences of fun here, off by up to {verdict.gradient_error:.2g}: {advice}."
+        verdict = replace(verdict, reason=f"{verdict.reason} {why}")
     verdict = replace(_with_scipys_eps(verdict), cost=spent)
     if verdict.kind != "minimum":
         return Look(verdict=verdict)
