@@ -25,6 +25,7 @@ def test_neon_leaves_the_saddle_on_all_ranks_as_it_does_on_one(kind: str, alone:
     assert seen[0]["weights"] == pytest.approx(reference["weights"], abs=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # As it is, in this process.
 def test_a_checkpoint_of_two_ranks_goes_on_in_four_and_in_one(
     alone: dict[str, Any], two: Seen, four: Seen, folder: Path
 ) -> None:
