@@ -118,12 +118,16 @@ def time_steps(kind: str, rounds: int) -> dict[str, Any]:
 
         return repeated(4, gradient)
 
+    def axpys() -> float:
+        moved.add_(other, alpha=1e-3)
+        return COLD
+
     actions = {
         "strong": step_of(ROWS // p),
         "weak": step_of(ROWS),
         "gradient strong": gradient_of(bare, ROWS // p),
         "gradient weak": gradient_of(bare, ROWS),
-        "axpy": lambda: repeated(1, lambda: moved.add_(other, alpha=1e-3))() * COLD,
+        "axpy": axpys,
     }
     if p == 1:
         actions["wrapped"] = gradient_of(model, ROWS)

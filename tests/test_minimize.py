@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import subprocess
@@ -17,6 +18,7 @@ from torch import Tensor
 from unsaddle import Ending, FiniteSum, Function, Stream, is_minimum, minimize, numpy_function
 from unsaddle.methods import FIRST_ORDER, METHODS, RIVALS
 from unsaddle.objective import Objective
+from unsaddle.options import WORDS
 from unsaddle.problems.dense import eigenvalues
 
 DOUBLE = torch.float64
@@ -333,3 +335,8 @@ def test_an_eps_beyond_the_precision_ends_without_a_budget(method: str) -> None:
     solution = minimize(f, torch.full((5,), 0.3), method=method, eps=1e-30)
     assert solution.status in (Ending.STALLED, Ending.SECOND_ORDER_POINT)
     assert solution.gradient_norm < 0.1
+
+
+def test_a_slip_is_looked_up_among_all_that_minimize_takes() -> None:
+    taken = set(inspect.signature(minimize).parameters) - {"objective", "x0", "method_settings"}
+    assert set(WORDS) == taken

@@ -118,18 +118,27 @@ def raised_on_all(ranks: Ranks | None, what: str) -> Iterator[None]:
 ALIKE = 1e-6
 """Replicas may round differently, but not by more than this share."""
 
+PART = 1 << 20
+"""Entries of x that are compared at a time."""
+
 
 def check_alike(ranks: Ranks | None, x: Any) -> None:
     """Raise, on all ranks, if they hold x in full and it is not the same point: each would answer for another."""
     if ranks is None or ranks.size == 1 or ranks.dimension is not None or not isinstance(x, Tensor):
         return
-    weights = torch.arange(1.0, x.numel() + 1.0, dtype=torch.float64).remainder_(7.0)
-    own = x.detach().double().cpu().flatten()
-    seen = ranks.rows(torch.stack([own.norm(), own @ weights]))
+    parts = [_squared_and_weighed(part) for part in torch.split(x.detach().flatten(), PART)]  # No second x in memory.
+    squared, weighed = torch.stack(parts).sum(0).tolist()
+    seen = ranks.rows(torch.tensor([squared**0.5, weighed], dtype=torch.float64))
     spread = (seen - seen[0]).abs().max(dim=0).values
     limit = ALIKE * seen[0, 0] * max(1.0, 7.0 * x.numel() ** 0.5)
     if bool((spread > limit).any()):
         raise ValueError("x must be the same point on all ranks, got different ones; broadcast it from one of them")
+
+
+def _squared_and_weighed(part: Tensor) -> Tensor:
+    own = part.double().cpu()
+    weights = torch.arange(1.0, own.numel() + 1.0, dtype=torch.float64).remainder_(7.0)
+    return torch.stack([own @ own, own @ weights])
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -13,9 +13,10 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.constants.start import unlucky_component
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.projection import Array, Projection
+from unsaddle.curvature.projection import Projection
 from unsaddle.curvature.result import Candidate, Scale, Status
 from unsaddle.curvature.search import Observer
+from unsaddle.vectors import Array
 
 LOWEST = 3
 """Ritz vectors returned where nothing was found: those along which the Hessian's sampling error is estimated."""

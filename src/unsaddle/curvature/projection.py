@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from unsaddle.vectors import Array
 
 
 class Projection:
@@ -38,11 +37,7 @@ class Projection:
     def solved(self, products: Array) -> Array:
         """The Ritz pairs, as one row of numbers, that `extend` would come to: nan where a product is not finite."""
         j = self.size
-        grown = self._m[: j + 1, : j + 1].copy()
-        grown[j, j] = products[j]
-        # What was expected (an off-diagonal, the arrow, or zero) and what was measured, averaged: sym(QᵀHQ).
-        grown[:j, j] = grown[j, :j] = (grown[:j, j] + products[:j]) / 2.0
-        return _eigh(grown) if np.isfinite(products).all() else np.full((j + 1) * (j + 2), math.nan)
+        return _eigh(self._grown(products)) if np.isfinite(products).all() else np.full((j + 1) * (j + 2), math.nan)
 
     def extend(self, products: Array, next_norm: float, solved: Array | None = None) -> None:
         """Take in HQ's next column: `products` = Qᵀ(Hq_last), and `next_norm` = b, the length of what is left of it.
@@ -52,11 +47,19 @@ class Projection:
         j = self.size
         pairs = self.solved(products) if solved is None else solved
         self.asymmetry = max(self.asymmetry, float(np.abs(self._m[:j, j] - products[:j]).max(initial=0.0)))
-        self._m[j, j] = products[j]
-        self._m[:j, j] = self._m[j, :j] = (self._m[:j, j] + products[:j]) / 2.0
+        self._m[: j + 1, : j + 1] = self._grown(products)
         self.size, self.next_norm = j + 1, next_norm
         self._m[j + 1, j] = self._m[j, j + 1] = next_norm
         self.values, self.vectors = pairs[: j + 1], pairs[j + 1 :].reshape(j + 1, j + 1)
+
+    def _grown(self, products: Array) -> Array:
+        """M with a row and a column more."""
+        j = self.size
+        grown = self._m[: j + 1, : j + 1].copy()
+        grown[j, j] = products[j]
+        # What was expected (an off-diagonal, the arrow, or zero) and what was measured, averaged: sym(QᵀHQ).
+        grown[:j, j] = grown[j, :j] = (grown[:j, j] + products[:j]) / 2.0
+        return grown
 
     values: Array
     """Ritz values, ascending."""
