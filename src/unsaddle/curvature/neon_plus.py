@@ -13,7 +13,8 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.constants import practice, theory, theory_renormalised
-from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.ncfind import PrintedTests
 from unsaddle.curvature.neon import NeonSettings
 from unsaddle.curvature.renormalise import renormalised
 from unsaddle.curvature.result import Candidate, Status
@@ -27,7 +28,7 @@ class NeonPlusSettings(NeonSettings):
     momentum: float
     """ζ."""
     gamma: float
-    """γ, in the test that calls NCFind."""
+    """γ, in the printed test that calls NCFind."""
 
 
 def theory_settings(
@@ -114,30 +115,6 @@ def practical_renormalised_settings(search: Search) -> NeonPlusSettings:
     )
 
 
-@dataclass(frozen=True)
-class _Products:
-    """Inner products at step τ, with g = ∇f̂(u_τ) and h = ∇f̂(y_τ), from which everything that the tests need follows."""
-
-    uu: float
-    uv: float
-    vv: float
-    uh: float
-    vh: float
-    vg: float
-
-    def yy(self, zeta: float) -> float:
-        """‖y_τ‖², y = u − ζv."""
-        return self.uu - 2.0 * zeta * self.uv + zeta**2 * self.vv
-
-    def y_grad_y(self, zeta: float) -> float:
-        """y_τᵀ∇f̂(y_τ)."""
-        return self.uh - zeta * self.vh
-
-    def below_tangent(self, zeta: float) -> float:
-        """½(y_τ − u_τ)ᵀ(∇f̂(y_τ) − ∇f̂(u_τ)): f̂(y_τ) less its tangent at u_τ, on a quadratic."""
-        return 0.5 * zeta * (self.vg - self.vh)
-
-
 def neon_plus(
     f_hat: DisplacedFunction,
     settings: NeonPlusSettings,
@@ -156,25 +133,33 @@ def neon_plus(
             y_{τ+1} = u_τ − η∇f̂(u_τ);  u_{τ+1} = y_{τ+1} + ζ(y_{τ+1} − y_τ)             (14)
         return the first y_τ with ‖y_τ‖ ≤ U that passes the test, else nothing
 
-    NCFind (Algorithm 3, E7) returns the first y_j with ‖y_j − u_j‖ ≥ ζ√(6η𝓕) if there was one, else y_τ − u_τ.
+    With 𝓕 set, both tests are made as printed, see `ncfind`. Departures: as in NEON, the first iterate that passes is
+    returned, the noise fills the ball, and iterates beyond U end the run. Without 𝓕 one test takes the place of both,
+    and needs no value, no history and no product with a gradient:
 
-    The state is (u_τ, v_τ) with v_τ = y_τ − y_{τ−1}, so that y_τ = u_τ − ζv_τ and (14) reads v ← ζv − η∇f̂(u),
-    u ← u − η∇f̂(u) + ζv. The difference y − u = −ζv is then never a difference of nearly equal vectors.
+        return y_{τ+1} if ‖y_{τ+1}‖ ≥ (1 + η·target)‖u_τ‖, L2‖u_τ‖/2 more of target where L2 is known
 
-    Departures. (i) No history is kept: NCFind needs only the first y_j past its threshold. (ii) As in NEON, the first
-    iterate that passes is returned, the noise fills the ball, and iterates beyond U end the run. (iii) The printed test
-    takes the value of f at y_τ, one more evaluation a step. y_τ = (u_τ + ζy_{τ−1})/(1+ζ) is a convex combination of
-    points whose gradients are known, so the same combination h of gradients is ∇f̂(y_τ) up to L2·max‖u‖²/2, exactly so
-    on quadratics; the practical setting takes ½(y−u)ᵀ(h − ∇f̂(u)) for the left side, at the price of one vector instead
-    of one evaluation a step. With 𝓕 set, the values are taken as printed.
+    It proves what is wanted. y_{τ+1} = Mu_τ with M = I − ηH and H the mean of ∇²f from x to x + u_τ, symmetric, within
+    L2‖u_τ‖/2 of ∇²f(x), and M ⪰ 0 if ηL1 ≤ 1. The moments μ_k = u_τᵀM^k u_τ are log-convex, so
 
-    With `renormalise`, (u, v, h) are rescaled together so that ‖u‖ = r whenever u, where the gradients are taken, has
-    left [r/2, 2r]: the accelerated loop of Zhang and Li (2021), who rescale at every step; see `neon`. On a quadratic
-    all tests are as before. Elsewhere h is still off by what it was before the rescaling, L2‖u‖²/2 with the longer u,
-    half of it forgotten at each step; what is found is measured again in any case.
+        y_{τ+1}ᵀMy_{τ+1}/‖y_{τ+1}‖² = μ_3/μ_2 ≥ √(μ_2/μ_0) = ‖y_{τ+1}‖/‖u_τ‖
 
-    Cost: one gradient a step, at most t; with 𝓕 set also one value a step but the first. Memory: u, v, h, the probe
-    point and ∇f(x), and one more once NCFind has something to remember.
+    and (1 − ‖y_{τ+1}‖/‖u_τ‖)/η, the `quotient` of the history, is at least the curvature along y_{τ+1}. It is also at
+    most the curvature along u_τ, so nothing is lost by not taking the product u_τᵀ∇f̂(u_τ).
+
+    And M ⪰ 0 is checked. Where it holds, y_τᵀy_{τ+1} = y_τᵀMu_τ ≥ −‖y_τ − u_τ‖²/4: along eigenvalues of M in [0, 1]
+    since yu ≥ −(y − u)²/4, and along those beyond since y and u only grow there and keep their sign. A step too long
+    for (14) to converge, λ > (2 + 2ζ)/((1 + 2ζ)η), turns y around and makes it longer at every step, which is less.
+
+    (14) is made in place. The gradient at x + u_τ adds up in u_τ, which turns it into y_{τ+1}, and y_τ, which is not
+    needed any more, becomes u_{τ+1}; both are held in units of −η.
+
+    With `renormalise`, (u, y) are rescaled together so that ‖u‖ = r whenever u, where the gradients are taken, has left
+    [r/2, 2r]: the accelerated loop of Zhang and Li (2021), who rescale at every step; see `neon`. On a quadratic all
+    tests are as before.
+
+    Cost: one gradient a step, at most t; with 𝓕 set also one value a step but the first. Memory: u, y, ∇f(x) and, but
+    for a model, the probe point and the gradient.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
@@ -186,19 +171,13 @@ def neon_plus(
     >>> bool(found.vector[1].abs() > found.vector[0].abs())
     True
     """
-    x, g0 = f_hat.x, f_hat.grad0
-    eta, zeta = settings.step_size, settings.momentum
+    x, eta, zeta = f_hat.x, settings.step_size, settings.momentum
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
-    w, h = torch.zeros_like(x), torch.zeros_like(x)  # v = −ηw
     point = f_hat.sum_with(u)
-    (next_uu,) = vectors.dots((u, u))
-    first_far: Tensor | None = None  # NCFind's y_j
-    far = (
-        math.inf
-        if settings.decrease is None
-        else theory.neon_plus_momentum_threshold(momentum=zeta, step_size=eta, decrease=settings.decrease)
-    )
-    overshoots = (2.0 + 2.0 * zeta) / (1.0 + 2.0 * zeta)  # (14) diverges along an eigenvalue λ > overshoots/η.
+    u.div_(-eta)
+    y = u.clone()
+    printed = None if settings.decrease is None else _printed_tests(f_hat, settings, settings.decrease)
+    uu = yu = yy = eta**2 * vectors.dots((u, u))[0]
     history: list[tuple[int, float]] = []
     lowest = math.inf
 
@@ -206,118 +185,76 @@ def neon_plus(
         return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
 
     for tau in range(settings.num_steps):
-        uu = renormalised(next_uu, settings.noise_radius, x, point, u, w, h) if settings.renormalise else next_uu
-        if observer is not None:
-            observer(tau, torch.add(u, w, alpha=zeta * eta))
-        at_y = _ValueAtY.of(f_hat, u, w * -eta, zeta) if settings.decrease is not None and tau > 0 else None
-        g = None  # The last gradient goes before the next one comes.
-        value, g = f_hat.value_and_grad_of_f(u, point, with_value=settings.decrease is not None)
-        *at_tau, next_uu = _sweep(x, u, w, h, g, g0, point, eta, zeta, first=tau == 0)  # (u, w) is now at τ+1
-        at = _Products(uu, *at_tau)
-        if at.uu == 0.0:
+        if uu == 0.0:
             break  # Everything has shrunk away.
-        if not (math.isfinite(at.uh) and math.isfinite(at.vg)):
+        if settings.renormalise:
+            before, uu = uu, renormalised(uu, settings.noise_radius, x, point, u, y, unit=-eta)
+            yu, yy = yu * uu / before, yy * uu / before
+        if observer is not None:
+            observer(tau, y * -eta)
+        g = None  # The last gradient goes before the next one comes.
+        if printed is not None:
+            g, direction = printed.look(u * -eta, y * -eta)
+            if direction is not None:
+                return candidate(Status.FOUND, direction)
+        elif point is not None:
+            g = f_hat.f.grad(point)
+        else:
+            f_hat.f.add_grad_at_sum(u, x, u, -eta)
+        y_next, next_yy, next_uu = (eta**2 * product for product in _sweep(f_hat, u, y, g, point, eta, zeta))
+        u, y = y, u  # at τ+1
+        if not (math.isfinite(next_yy) and math.isfinite(next_uu)):
             return candidate(Status.NOT_FINITE)
-        yy, ygy = at.yy(zeta), at.y_grad_y(zeta)
-        quotient = ygy / yy
+        quotient = (1.0 - math.sqrt(next_yy / uu)) / eta
         if keep_history:
             history.append((f_hat.f.ledger.gradients, quotient))
-        if yy < settings.resolution**2:
-            continue
-        lowest = min(lowest, quotient)
-        if math.sqrt(yy) > settings.trust_radius:
-            # Only negative curvature, or a step that overshoots, makes y grow.
-            return candidate(Status.NOTHING_FOUND if quotient < 0.0 else Status.SMOOTHNESS_EXCEEDED)
-        if quotient * eta > overshoots:
-            return candidate(Status.SMOOTHNESS_EXCEEDED)
-        if tau == 0:
-            continue
-        if first_far is None and zeta * math.sqrt(at.vv) >= far:
-            first_far = torch.add(u, w, alpha=(1.0 + zeta) * eta)  # y_τ, from the state at τ+1
-        if _calls_ncfind(settings, at, at_y, value):
-            # NCFind; w_τ is taken back from w_{τ+1} = ζw_τ + ∇f̂(u_τ), up to its length.
-            return candidate(Status.FOUND, w.sub_(g).add_(g0) if first_far is None else first_far)
-        if _passes(f_hat, settings, at, at_y, yy, ygy):
-            return candidate(Status.FOUND, u.add_(w, alpha=(1.0 + zeta) * eta))
+        if uu >= settings.resolution**2:
+            lowest = min(lowest, quotient)
+            if y_next < -0.25 * (yy - 2.0 * yu + uu) - (1.0 - zeta) ** 2 * yy:  # The last term is for rounding.
+                return candidate(Status.SMOOTHNESS_EXCEEDED)
+            if math.sqrt(next_yy) > settings.trust_radius:
+                # Only negative curvature, or a step that overshoots, makes y grow.
+                return candidate(Status.NOTHING_FOUND if quotient < 0.0 else Status.SMOOTHNESS_EXCEEDED)
+            wanted = 1.0 + eta * (settings.target + settings.hessian_lipschitz * math.sqrt(uu) / 2.0)
+            if printed is None and next_yy >= wanted**2 * uu and y_next >= wanted * yu > 0.0:
+                return candidate(Status.FOUND, y.mul_(-eta))
+        uu, yu, yy = next_uu, (1.0 + zeta) * next_yy - zeta * y_next, next_yy
     else:
         return replace(candidate(Status.NOTHING_FOUND), exhausted=True)
     return candidate(Status.NOTHING_FOUND)
 
 
-def _sweep(
-    x: Tensor,
-    u: Tensor,
-    w: Tensor,
-    h: Tensor,
-    g: Tensor,
-    g0: Tensor,
-    point: Tensor | None,
-    eta: float,
-    zeta: float,
-    first: bool,
-) -> list[float]:
-    """One step of (14), in place: all `_Products` but ‖u‖² at the (u, v, h) that it leaves, and ‖u‖² at the next.
+def _printed_tests(f_hat: DisplacedFunction, settings: NeonPlusSettings, decrease: float) -> PrintedTests:
+    return PrintedTests(
+        f_hat,
+        gamma=settings.gamma,
+        decrease=decrease,
+        momentum=settings.momentum,
+        step_size=settings.step_size,
+        hessian_lipschitz=settings.hessian_lipschitz,
+    )
 
-    w = −v/η stands for v, since w ← ζw + ∇f̂(u) is one pass where v ← ζv − η∇f̂(u) is two.
+
+def _sweep(
+    f_hat: DisplacedFunction, u: Tensor, y: Tensor, g: Tensor | None, point: Tensor | None, eta: float, zeta: float
+) -> list[float]:
+    """From u_τ, or u_τ − ηg where g is None, to y_{τ+1}, and from y_τ to u_{τ+1}, in place and in units of −η.
+
+    Returns:
+        y_τᵀy_{τ+1}, ‖y_{τ+1}‖² and ‖u_{τ+1}‖², in units of η².
     """
     products = []
-    for x_, u_, w_, h_, g_, g0_, p_ in vectors.blocks(x, u, w, h, g, g0, point):
-        torch.sub(g_, g0_, out=p_)  # ∇f̂(u)
-        h_.lerp_(p_, 1.0 if first else 1.0 / (1.0 + zeta))  # ∇f̂(y); at the start y = u
-        products.append([torch.dot(a, b) for a, b in ((u_, w_), (w_, w_), (u_, h_), (w_, h_), (w_, p_))])
-        torch.add(p_, w_, alpha=zeta, out=w_)
-        u_.sub_(p_, alpha=eta).sub_(w_, alpha=eta * zeta)
-        products[-1].append(torch.dot(u_, u_))
-        torch.add(x_, u_, out=p_)  # where the next gradient is taken
-    uw, ww, uh, wh, wg, next_uu = vectors.total(products)
-    return [-eta * uw, eta**2 * ww, uh, -eta * wh, -eta * wg, next_uu]
-
-
-@dataclass(frozen=True)
-class _ValueAtY:
-    """f(x + y_τ) and the slopes ∇f(x)ᵀu_τ and ∇f(x)ᵀv_τ, for the test as it is printed."""
-
-    value: float
-    slope_u: float
-    slope_v: float
-
-    @classmethod
-    def of(cls, f_hat: DisplacedFunction, u: Tensor, v: Tensor, zeta: float) -> _ValueAtY:
-        value = f_hat.f.value(f_hat.x + torch.sub(u, v, alpha=zeta))
-        return cls(float(value), *vectors.dots((f_hat.grad0, u), (f_hat.grad0, v)))
-
-
-def _calls_ncfind(settings: NeonPlusSettings, at: _Products, at_y: _ValueAtY | None, value_u: float) -> bool:
-    """Line 4 of Algorithm 2: is f̂ below its tangent at u_τ by more than (γ/2)‖y_τ − u_τ‖² at y_τ?"""
-    zeta = settings.momentum
-    squared_distance = zeta**2 * at.vv
-    if squared_distance < settings.resolution**2:
-        return False
-    below_tangent = at.below_tangent(zeta)
-    if at_y is not None:  # As printed: f̂(y) − f̂(u) − ∇f̂(u)ᵀ(y − u) = f(x+y) − f(x+u) + ζ∇f(x+u)ᵀv
-        below_tangent = at_y.value - value_u + zeta * (at.vg + at_y.slope_v)
-    return below_tangent < -0.5 * settings.gamma * squared_distance
-
-
-def _passes(
-    f_hat: DisplacedFunction,
-    settings: NeonPlusSettings,
-    at: _Products,
-    at_y: _ValueAtY | None,
-    yy: float,
-    ygy: float,
-) -> bool:
-    if settings.decrease is not None and at_y is not None:
-        f_hat_y = f_hat.value(
-            value=at_y.value,
-            slope=at_y.slope_u - settings.momentum * at_y.slope_v,
-            product=ygy,
-            cubic=settings.hessian_lipschitz * yy**1.5,
-        )
-        return f_hat_y <= -2.0 * settings.decrease
-    # ∇f̂(y) is known up to L2·max(‖u‖, ‖y‖)²/2.
-    widened = settings.hessian_lipschitz * max(1.0, at.uu / yy)
-    return curvature_bound(squared_norm=yy, product=ygy, hessian_lipschitz=widened) <= -settings.target
+    for x_, g0_, u_, y_, g_, p_ in vectors.blocks(f_hat.x, f_hat.grad0, u, y, g, point):
+        if g is None:
+            u_.sub_(g0_)
+        else:
+            u_.add_(torch.sub(g_, g0_, out=p_))
+        now = [torch.dot(y_, u_), torch.dot(u_, u_)]
+        y_.lerp_(u_, 1.0 + zeta)
+        products.append([*now, torch.dot(y_, y_)])
+        if point is not None:
+            torch.add(x_, y_, alpha=-eta, out=p_)  # where the next gradient is taken
+    return vectors.total(products)
 
 
 def extract(search: Search) -> Candidate:

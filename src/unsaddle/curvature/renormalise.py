@@ -11,7 +11,7 @@ from unsaddle import vectors
 
 
 def renormalised(
-    squared_norm: float, radius: float, x: Tensor, point: Tensor | None, u: Tensor, *others: Tensor
+    squared_norm: float, radius: float, x: Tensor, point: Tensor | None, u: Tensor, *others: Tensor, unit: float = 1.0
 ) -> float:
     """‖u‖² after the state (u, *others) was rescaled in place to ‖u‖ = r, and point = x + u with it.
 
@@ -24,6 +24,7 @@ def renormalised(
         point: x + u, where the next gradient is taken; None if the function forms it itself.
         u: what must stay near r.
         others: whatever else depends linearly on the start: on a quadratic, f̂ does not notice the rescaling.
+        unit: that u is held in.
     """
     if radius / 2.0 <= math.sqrt(squared_norm) <= 2.0 * radius or not 0.0 < squared_norm < math.inf:
         return squared_norm
@@ -31,5 +32,5 @@ def renormalised(
     for x_, p_, u_, *others_ in vectors.blocks(x, point, u, *others):
         for v_ in (u_, *others_):
             v_.mul_(scale)
-        torch.add(x_, u_, out=p_)
+        torch.add(x_, u_, alpha=unit, out=p_)
     return radius**2
