@@ -54,7 +54,24 @@ class Augmented(Dataset):
 def test_everything_is_taken_in_the_order_of_the_data():
     F, loss, _ = objective(TensorDataset(LABELS), micro_batch=4)
     F.sample().value(F.point)
-    assert loss.batches == [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0], [8.0, 9.0]]
+    assert loss.batches == [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "micro_batch", "sizes"), [(9, 4, [3, 3, 3]), (9, 8, [5, 4]), (8, 4, [4, 4]), (1, 4, [1])]
+)
+def test_no_row_is_left_over_for_a_batch_of_its_own(rows, micro_batch, sizes):
+    F, loss, _ = objective(TensorDataset(LABELS[:rows]), micro_batch=micro_batch)
+    f = F.sample()
+    f.value(F.point)
+    assert [len(batch) for batch in loss.batches] == sizes
+    assert f._oracle.value(F.point) == pytest.approx(float(LABELS[:rows].mean()))
+
+
+def test_batch_norm_takes_any_number_of_rows():
+    model = nn.Sequential(nn.Linear(1, 3), nn.BatchNorm1d(3))
+    F = ModelObjective(model, lambda m, batch: m(batch[0]).square().mean(), TensorDataset(LABELS[:9]), micro_batch=8)
+    assert torch.isfinite(F.sample().value(F.point))
 
 
 def test_rows_of_any_data_set_are_collated_as_a_loader_would():
@@ -151,7 +168,7 @@ def test_of_a_loader_the_rows_the_collating_and_the_batch_size_are_taken():
     assert F.num_samples == 10
     F.sample().value(F.point)
     assert loss.batches[0] == [100.0, 101.0, 102.0, 103.0]
-    assert [len(b) for b in loss.batches] == [4, 4, 2]
+    assert [len(b) for b in loss.batches] == [4, 3, 3]
     before.check()
     F, loss, _ = objective(loader, micro_batch=5)
     F.sample().value(F.point)

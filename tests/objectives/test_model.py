@@ -61,7 +61,7 @@ def test_no_more_rows_than_a_micro_batch_go_through_the_model_at_once():
     rows = []
     F = ModelObjective(network(), lambda m, b: rows.append(len(b[0])) or regress(m, b), DATA, micro_batch=8)
     F.sample(18, rng()).grad(F.point)
-    assert rows == [8, 8, 2]
+    assert rows == [6, 6, 6]
 
 
 def test_elsewhere_the_gradient_is_that_of_a_model_with_these_parameters():
@@ -383,6 +383,16 @@ def test_hessian_products_are_refused():
         ((lambda x: x, regress, DATA), TypeError, "model must be a torch.nn.Module, got function"),
         ((network(), None, DATA), TypeError, "loss must be callable, got NoneType"),
         ((network(), nn.MSELoss(), DATA), TypeError, r"lambda model, batch: nn.MSELoss\(\)\(model\(batch\[0\]\)"),
+        (
+            (network(), lambda m, x, y: x, DATA),
+            TypeError,
+            r"loss is called as loss\(model, batch\), got one that takes",
+        ),
+        (
+            (network(), regress, [X, Y[:, 0]]),
+            ValueError,
+            r"no batches of the same thing.*TensorDataset\(inputs, targets",
+        ),
         ((network(), nn.functional.mse_loss, DATA), TypeError, "loss is called as loss.*, got mse_loss, which takes"),
         ((network().bfloat16(), regress, DATA), TypeError, "must be float32 or float64, got torch.bfloat16"),
         ((network().requires_grad_(False), regress, DATA), ValueError, "no parameter that requires a gradient"),

@@ -186,7 +186,10 @@ def test_an_objective_that_is_no_model_s_is_refused():
 
 def test_something_that_is_neither_is_refused():
     neon, model = at_a_saddle()
-    with pytest.raises(TypeError, match="probe needs a closure or an objective, got int"):
-        neon.probe(3)
+    for target in (3, model):
+        with pytest.raises(
+            TypeError, match=r"probe needs a closure .*; for a model that is ModelObjective\(model, loss,"
+        ):
+            neon.probe(target)
     with pytest.raises(ValueError, match="samples is for an objective"):
         neon.probe(closure_over(neon, lambda: model(torch.zeros(1, 3))), samples=8)

@@ -85,7 +85,8 @@ class Rows:
         return Drawn(batches, self.num_samples, -(-self.num_samples // self._micro_batch))
 
     def _batches(self, index: Tensor) -> Iterator[tuple[Any, float]]:
-        for part in torch.split(index.cpu(), self._micro_batch):
+        # Evenly, so that none is of one row, which batch norm has no statistics of, because one was left over.
+        for part in torch.tensor_split(index.cpu(), -(-index.numel() // self._micro_batch)):
             yield self._fetch(part), part.numel() / index.numel()
 
     def _fetch(self, index: Tensor) -> Any:
@@ -225,6 +226,7 @@ def source(data: Any, micro_batch: int | None, seed: int, *, shared: bool = Fals
                 f"micro_batch splits the rows of a Dataset, got {micro_batch} with a list of batches, which are taken "
                 "as they are; leave it out, or make the batches smaller"
             )
+        _check_is_of_batches(data)
         return Listed(data)
     if isinstance(data, (tuple, dict, str, Tensor)) or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         raise TypeError(
@@ -232,6 +234,19 @@ def source(data: Any, micro_batch: int | None, seed: int, *, shared: bool = Fals
             "torch.utils.data.TensorDataset(...), and a single batch as [batch]"
         )
     return Rows(data, default_collate, micro_batch or MICRO_BATCH)
+
+
+def _check_is_of_batches(data: list[Any]) -> None:
+    """[inputs, targets] is a list, too."""
+    if len(data) < 2 or not all(isinstance(part, Tensor) and part.ndim > 0 for part in data):
+        return
+    kinds = {(part.dtype, part.shape[1:]) for part in data}
+    if len(kinds) > 1 and len({part.shape[0] for part in data}) == 1:
+        shapes = ", ".join(f"{tuple(part.shape)} of {part.dtype}" for part in data[:3])
+        raise ValueError(
+            f"data is a list of tensors that are no batches of the same thing, got {shapes}; wrap inputs and targets "
+            "as torch.utils.data.TensorDataset(inputs, targets), and a single batch as [batch]"
+        )
 
 
 def _of_loader(loader: DataLoader[Any], micro_batch: int | None, seed: int, shared: bool) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import warnings
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
@@ -33,8 +34,8 @@ class ModelObjective:
             entering autocast are its affair.
         data: a Dataset; a DataLoader, whose data set, `collate_fn` and `batch_size` are taken; or a list of batches, of
             which each counts as one sample and weighs the same.
-        micro_batch: rows that go through the model at once; gradients add up. By default the loader's batch size, or
-            128. Batch statistics are those of a micro batch.
+        micro_batch: rows that go through the model at once, at most; gradients add up. By default the loader's batch
+            size, or 128. Rows are spread evenly, and batch statistics are those of a micro batch.
         parameters: which ones to vary, by name: a pattern as "head.*", several, or a function of the name. By default
             all that require a gradient.
         scaler: a GradScaler whose scale keeps float16 gradients from vanishing. Gradients are divided by it again, and
@@ -86,6 +87,7 @@ class ModelObjective:
                 f"loss is called as loss(model, batch), got {name}, which takes outputs and targets; write "
                 f"lambda model, batch: {name}(model(batch[0]), batch[1])"
             )
+        _check_takes_a_model_and_a_batch(loss)
         if micro_batch is not None:
             checks.count(micro_batch, "micro_batch")
         self._model, self._loss, self._scaler = model, loss, scaler
@@ -209,6 +211,20 @@ class ModelObjective:
                 RuntimeWarning,
                 stacklevel=3,
             )
+
+
+def _check_takes_a_model_and_a_batch(loss: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(loss)
+    except (TypeError, ValueError):
+        return  # Some built-in functions do not say.
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        raise TypeError(
+            f"loss is called as loss(model, batch), got one that takes {signature}; unpack the batch inside it, as in "
+            "lambda model, batch: loss(model(batch[0]), batch[1])"
+        ) from None
 
 
 def _chosen(model: nn.Module, chosen: NameFilter | None) -> list[tuple[str, Tensor]]:

@@ -215,8 +215,11 @@ class Neon(Optimizer):
             trained = [p for group in self.param_groups for p in group["params"]]
             event = decide(target, trained, self._prober.state, self.rules, samples)
             return self._report(event)
-        if not callable(target):
-            raise TypeError(f"probe needs a closure or an objective, got {type(target).__name__}")
+        if not callable(target) or isinstance(target, torch.nn.Module):
+            raise TypeError(
+                f"probe needs a closure that computes the loss and calls backward(), or an objective, got "
+                f"{type(target).__name__}; for a model that is ModelObjective(model, loss, data)"
+            )
         if samples is not None:
             raise ValueError("samples is for an objective; a closure has its own batch")
         with ranks.together(self._ranks):
