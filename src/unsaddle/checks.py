@@ -59,7 +59,7 @@ def vector_like(v: Any, x: Tensor, name: str) -> Tensor:
     return v.detach()
 
 
-def scalar(value: Any, name: str) -> Tensor:
+def scalar(value: Any, name: str, reduction: str = ".mean() or .sum()") -> Tensor:
     """`value` as a 0-dimensional tensor; a single number in any shape will do."""
     if not isinstance(value, Tensor):
         if isinstance(value, (int, float, np.integer, np.floating)):
@@ -67,7 +67,7 @@ def scalar(value: Any, name: str) -> Tensor:
         raise TypeError(f"{name} must return a scalar tensor, got {type(value).__name__}")
     if value.numel() != 1:
         raise ValueError(
-            f"{name} must return a scalar, got a tensor of shape {tuple(value.shape)}; reduce it with .mean() or .sum()"
+            f"{name} must return a scalar, got a tensor of shape {tuple(value.shape)}; reduce it with {reduction}"
         )
     return value.reshape(())
 

@@ -68,6 +68,11 @@ def test_no_row_is_left_over_for_a_batch_of_its_own(rows, micro_batch, sizes):
     assert f._oracle.value(F.point) == pytest.approx(float(LABELS[:rows].mean()))
 
 
+def test_a_list_whose_last_batch_is_short_is_warned_of():
+    with pytest.warns(RuntimeWarning, match="last batch of the list has 1 rows and weighs as much as the others of 3"):
+        objective(list(DataLoader(TensorDataset(LABELS), batch_size=3)))
+
+
 def test_batch_norm_takes_any_number_of_rows():
     model = nn.Sequential(nn.Linear(1, 3), nn.BatchNorm1d(3))
     F = ModelObjective(model, lambda m, batch: m(batch[0]).square().mean(), TensorDataset(LABELS[:9]), micro_batch=8)

@@ -228,7 +228,7 @@ def test_it_says_what_it_is():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"optimizer": torch.optim.SGD}, TypeError, "must be an instance of a torch optimizer, got SGD"),
+        ({"optimizer": torch.optim.SGD}, TypeError, "must be an instance of a torch optimizer, got the class SGD"),
         ({"optimizer": nn.Linear(1, 1)}, TypeError, "got Linear; write Neon"),
         ({"gamma": -1.0}, ValueError, "gamma must be a finite number > 0"),
         ({"every": 0}, ValueError, "every must be at least 1"),
@@ -295,6 +295,24 @@ def test_a_closure_that_raises_in_a_probe_leaves_model_and_policy_where_they_wer
     assert torch.equal(model.x, before)  # The gradient is zero here, so the base's step was none.
     train(neon, model, stream, 200)
     assert neon.events[0].verdict == "saddle"
+
+
+def test_a_closure_that_returns_nothing_is_warned_of_once():
+    neon, model = at_a_saddle()
+
+    def closure():
+        neon.zero_grad()
+        model(torch.ones(1, 3)).backward()
+
+    with pytest.warns(RuntimeWarning, match="the closure returned None.*add 'return loss'"):
+        neon.step(closure)
+    neon.step(closure)
+
+
+def test_an_optimizer_of_another_model_is_suspected():
+    (neon, _), other = at_a_saddle(), Saddle(3)
+    with pytest.raises(ValueError, match="not of a loss of the optimizer's parameters"):
+        neon.step(closure_over(neon, lambda: other(torch.ones(1, 3))))
 
 
 def test_a_loss_that_is_nan_is_trained_on_as_the_base_would_and_not_probed():

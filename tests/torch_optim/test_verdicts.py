@@ -3,6 +3,7 @@
 `python -m benchmarks.stuck` asks the same of five seeds, with random starts and random kicks beside them.
 """
 
+import itertools
 import math
 
 import pytest
@@ -120,7 +121,7 @@ def test_the_gradients_of_events_are_all_that_was_spent_and_the_budget_is_kept()
 
 
 def test_probing_by_hand_with_closures_goes_from_candidate_to_verdict():
-    model = Saddle(3)
+    model = Saddle(3, noise=0.01)
     neon = Neon(torch.optim.SGD(model.parameters(), lr=0.05))
     stream = batches(0, 3)
     answers = [neon.probe(closure_over(neon, lambda: model(next(iter([torch.zeros(1, 3)])))))]
@@ -130,6 +131,57 @@ def test_probing_by_hand_with_closures_goes_from_candidate_to_verdict():
     assert [a.verdict for a in answers] == ["candidate"] * 8 + ["saddle"]
     assert neon.events == answers[-1:]
     assert float(model.x.detach().norm()) > 0.5
+
+
+def test_probing_by_hand_with_the_same_batch_again_is_refused_and_the_candidate_waits_on():
+    """Bit for bit the same is no evidence; the model and the phase stay, and other batches bring the verdict."""
+    model = Saddle(3, noise=0.01)
+    neon = Neon(torch.optim.SGD(model.parameters(), lr=0.05))
+    stream = batches(0, 3)
+    closures = (closure_over(neon, lambda batch=batch: model(batch)) for batch in stream)
+    answer = neon.probe(next(closures))
+    while answer.pending:
+        closure = next(closures)
+        phase, answer = neon.phase, neon.probe(closure)
+        if answer.pending and neon.phase == phase:
+            with pytest.raises(ValueError, match="the same as the last one, bit for bit"):
+                neon.probe(closure)
+            assert neon.phase == phase
+            assert torch.equal(model.x, torch.zeros(3))
+    assert answer.verdict == "saddle"
+    assert "fresh batches" in answer.sentence
+
+
+def test_training_on_one_batch_is_said_to_be_that():
+    neon, model = at_a_saddle(every=10)
+    train_model(neon, model, itertools.repeat(torch.zeros(1, 3)), 60)
+    assert neon.events[0].verdict == "saddle"
+    assert "on 4 batches, the same on each" in neon.events[0].sentence
+
+
+@pytest.mark.parametrize("phase", ["confirm", "trial"])
+def test_a_loss_that_becomes_nan_in_the_middle_of_a_verdict_is_named(phase):
+    neon, model = at_a_saddle(every=10)
+    stream = batches(0, 3)
+    while neon.phase != phase:
+        train_model(neon, model, stream, 1)
+    while neon.phase == phase:
+        neon.step(closure_over(neon, lambda: model(torch.zeros(1, 3)) * float("nan")))
+    assert neon.events[0].verdict in ("undecided", "trial failed")
+    assert "was not finite on a fresh batch" in neon.events[0].sentence
+
+
+def test_what_a_candidate_waits_for_is_said():
+    model = Saddle(3, noise=0.01)
+    neon = Neon(torch.optim.SGD(model.parameters(), lr=0.05))
+    said = []
+    for batch in batches(0, 3):
+        said.append(neon.probe(closure_over(neon, lambda batch=batch: model(batch))))
+        if not said[-1].pending:
+            break
+    assert "3 to 8 fresh batches will tell" in said[0].sentence
+    assert "1 so far, 3 to 8 decide" in said[1].sentence
+    assert any("A step along it is tried on fresh batches: 0 so far, 4 to 8 decide" in e.sentence for e in said)
 
 
 def autoencoder(scale):

@@ -7,6 +7,7 @@ its weight in the mean.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -113,6 +114,14 @@ class Listed:
     def __init__(self, batches: Sequence[Any]) -> None:
         if len(batches) == 0:
             raise ValueError("the list of batches is empty; a loss needs at least one")
+        *rows, last = map(count_rows, batches)
+        if len(set(rows)) == 1 and last < rows[0]:  # As list(loader) is.
+            warnings.warn(
+                f"the last batch of the list has {last} rows and weighs as much as the others of {rows[0]}; pass the "
+                "DataLoader itself to have every row weigh the same",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         self._batches = batches
         self.num_samples = len(batches)
 

@@ -114,6 +114,10 @@ class ModelObjective:
         """The parameters as they are, as one vector; to be read or copied, not written to."""
         return self.parameters.remembered()
 
+    def __repr__(self) -> str:
+        rows = "data without end" if self.num_samples is None else f"{self.num_samples} samples"
+        return f"ModelObjective({type(self._model).__name__}, {self.parameters.dimension} parameters, {rows})"
+
     def assign(self, x: Tensor) -> None:
         """Make x the parameters of the model, as after an escape."""
         self.parameters.assign(checks.point(x))
@@ -168,7 +172,7 @@ class ModelObjective:
                 versions, added = _versions(batch), self.parameters.gradients()
                 more = backward and i + 1 < drawn.batches
                 with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
-                    value = checks.scalar(self._loss(self._model, batch), "the loss")
+                    value = checks.scalar(self._loss(self._model, batch), "the loss", ".mean()")
                 if _versions(batch) != versions:
                     raise ValueError(
                         "the loss changed its batch in place, so it would not be the same at the next point; have it "

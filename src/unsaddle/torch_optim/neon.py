@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -114,7 +115,7 @@ class Neon(Optimizer):
         process_group: Any = None,
     ) -> None:
         if isinstance(optimizer, type) or not isinstance(optimizer, Optimizer):
-            got = optimizer.__name__ if isinstance(optimizer, type) else type(optimizer).__name__
+            got = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else type(optimizer).__name__
             raise TypeError(
                 f"optimizer must be an instance of a torch optimizer, got {got}; "
                 "write Neon(torch.optim.AdamW(model.parameters(), lr=1e-3))"
@@ -223,10 +224,10 @@ class Neon(Optimizer):
         if samples is not None:
             raise ValueError("samples is for an objective; a closure has its own batch")
         with ranks.together(self._ranks):
-            return self._advance(target)
+            return self._advance(target, fresh=True)
 
-    def _advance(self, closure: Closure) -> Event:
-        return self._report(self._prober.advance(closure, self._parameters()))
+    def _advance(self, closure: Closure, *, fresh: bool = False) -> Event:
+        return self._report(self._prober.advance(closure, self._parameters(), fresh=fresh))
 
     def _report(self, event: Event) -> Event:
         if event.escaped and isinstance(self.base, torch.optim.LBFGS):
@@ -316,8 +317,16 @@ class _Counted:
             after = [(p.grad, _version(p.grad)) for p in self._watched]
             if all(a is b and i == j for (a, i), (b, j) in zip(before, after, strict=True)):
                 raise ValueError(
-                    "the closure did not call backward: expected it to set gradients to zero, compute the loss, call "
-                    "loss.backward() and return the loss; or leave the closure out, and probe(...) when you want to"
+                    "the closure did not call backward, or not of a loss of the optimizer's parameters: expected it to "
+                    "set gradients to zero, compute the loss, call loss.backward() and return the loss; or leave the "
+                    "closure out, and probe(...) when you want to"
+                )
+            if loss is None:
+                warnings.warn(
+                    "the closure returned None, so that Neon cannot tell where the loss stops falling and will not "
+                    "look: expected it to return the loss; add 'return loss' to it",
+                    RuntimeWarning,
+                    stacklevel=2,
                 )
             self._watched = None
         self.calls += 1

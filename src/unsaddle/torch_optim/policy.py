@@ -224,6 +224,23 @@ def trial(changes: Sequence[float], opposite: Sequence[float]) -> str:
     return "failed" if n >= most or not even - error < 0.0 else "more"
 
 
+def batches(numbers: Sequence[float]) -> str:
+    """What `numbers` come from, in words. Where they are all the same, nothing tells that the batches were fresh."""
+    repeated = len(numbers) > 1 and len(set(numbers)) == 1
+    return f"{len(numbers)} batches, the same on each" if repeated else f"{len(numbers)} fresh batches"
+
+
+def awaited(state: State) -> str:
+    """What a candidate waits for, in words."""
+    if state.phase == TRIAL:
+        least, most = TRIALS
+        return f"A step along it is tried on fresh batches: {len(state.changes)} so far, {least} to {most} decide."
+    least, _, most = CONFIRMATIONS
+    if not state.curvatures:
+        return f"Negative curvature on one batch: {least} to {most} fresh batches will tell."
+    return f"Negative curvature on one batch; on fresh ones: {len(state.curvatures)} so far, {least} to {most} decide."
+
+
 def begin(state: State, direction: Tensor, *, radius: float, gamma: float, curvature: float) -> None:
     """A candidate was found: wait for fresh batches."""
     state.phase, state.direction = CONFIRM, direction

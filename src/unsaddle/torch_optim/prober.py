@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,21 +25,34 @@ ROUGH = 4.0
 
 CHANGED = "The parameters changed before the candidate was confirmed."
 
+NOT_FINITE = "The loss or its gradient was not finite on a fresh batch; look for NaN and Inf there."
+
 
 class Prober:
     """Goes from one phase to the next, one batch at a time, and writes all it knows into `state`."""
 
     def __init__(self, rules: policy.Rules, state: policy.State) -> None:
         self.rules, self.state = rules, state
+        self._fresh = False
+        """Whether what the last batch gave is an error if it comes again."""
+        self._seen: tuple[float, ...] = ()
+        """That."""
 
     def forget(self) -> None:
         """Drop the candidate that waits for fresh batches, if there is one."""
         if self.state.phase != policy.IDLE:
             self._verdict("undecided", CHANGED)
 
-    def advance(self, closure: Closure, flat: FlatParameters) -> Event:
-        """The next act, on the closure's batch. One verdict takes several."""
+    def advance(self, closure: Closure, flat: FlatParameters, *, fresh: bool = False) -> Event:
+        """The next act, on the closure's batch. One verdict takes several.
+
+        Args:
+            closure: for one batch.
+            flat: the parameters.
+            fresh: whether the same batch as in the last act is an error; in training it may be all there is.
+        """
         state, objective = self.state, ClosureObjective(closure, flat)
+        self._fresh = fresh
         act = {policy.IDLE: self._extract, policy.CONFIRM: self._confirm, policy.TRIAL: self._try}[state.phase]
         if state.phase != policy.IDLE and (state.direction is None or state.direction.numel() != flat.dimension):
             return self._verdict("undecided", CHANGED)
@@ -99,39 +113,43 @@ class Prober:
         state, r, v = self.state, self.state.radius, self.state.direction
         assert v is not None
         f, x = objective.sample(), objective.point
-        above, below = acts.at(f, x, v, r)[1], acts.at(f, x, v, -r)[1]
-        state.curvatures.append((above - below) / (2.0 * r))
+        ends = acts.at(f, x, v, r), acts.at(f, x, v, -r)
+        self._check_fresh(*ends[0], *ends[1])
+        state.curvatures.append((ends[0][1] - ends[1][1]) / (2.0 * r))
         answer = policy.confirmation(state)
         mean, error = policy.interval(state.curvatures)
-        n = len(state.curvatures)
         if answer == "more":
             return self._pending
+        if not math.isfinite(mean):
+            return partial(self._verdict, "undecided", NOT_FINITE)
         if answer == "batch only":
             return partial(
                 self._verdict,
                 "batch only",
-                f"Curvature {state.found:.3g} on the batch it was found on, {mean:.3g} ± {error:.2g} on {n} fresh "
-                "ones: noise of one batch, the normal answer in mid-training.",
+                f"Curvature {state.found:.3g} on the batch it was found on, {mean:.3g} ± {error:.2g} on "
+                f"{policy.batches(state.curvatures)}: noise of one batch, the normal answer in mid-training.",
             )
         if answer == "undecided":
             return partial(
                 self._verdict,
                 "undecided",
-                f"Curvature {mean:.3g} ± {error:.2g} on {n} fresh batches: larger batches would decide.",
+                f"Curvature {mean:.3g} ± {error:.2g} on {policy.batches(state.curvatures)}: larger batches would "
+                "decide.",
             )
         if not self.rules.escape:
             return partial(
                 self._verdict,
                 "saddle",
-                f"Curvature {mean:.3g} ± {error:.2g} on {n} fresh batches. Not left, since escape=False.",
+                f"Curvature {mean:.3g} ± {error:.2g} on {policy.batches(state.curvatures)}. Not left, since "
+                "escape=False.",
             )
         step = acts.length_along(f, x, v, radius=r)
         if step == 0.0:
             return partial(
                 self._verdict,
                 "trial failed",
-                f"Curvature {mean:.3g} ± {error:.2g} on {n} fresh batches, but no step along the direction lowers the "
-                "loss of a batch.",
+                f"Curvature {mean:.3g} ± {error:.2g} on {policy.batches(state.curvatures)}, but no step along the "
+                "direction lowers the loss of a batch.",
             )
         state.phase, state.length = policy.TRIAL, step
         return self._pending
@@ -142,16 +160,20 @@ class Prober:
         assert v is not None
         f, x = objective.sample(), objective.point
         value = float(f.value(x))
-        state.changes.append(acts.at(f, x, v, state.length)[0] - value)
-        state.opposite.append(acts.at(f, x, v, -state.length)[0] - value)
+        ends = acts.at(f, x, v, state.length), acts.at(f, x, v, -state.length)
+        self._check_fresh(*ends[0], *ends[1])
+        state.changes.append(ends[0][0] - value)
+        state.opposite.append(ends[1][0] - value)
         answer = policy.trial(state.changes, state.opposite)
         if answer == "more":
             return self._pending
+        if not math.isfinite(sum(state.changes) + sum(state.opposite)):
+            return partial(self._verdict, "trial failed", NOT_FINITE)
         if sum(state.opposite) < sum(state.changes):
             state.changes, state.length = state.opposite, -state.length
         mean, error = policy.interval(state.changes)
         curvature, curvature_error = policy.interval(state.curvatures)
-        confirmed = f"Curvature {curvature:.3g} ± {curvature_error:.2g} on {len(state.curvatures)} fresh batches"
+        confirmed = f"Curvature {curvature:.3g} ± {curvature_error:.2g} on {policy.batches(state.curvatures)}"
         tried = f"a step of length {abs(state.length):.3g} changes the loss by {mean:.3g} ± {error:.2g}"
         on = f"on {len(state.changes)} more"
         if answer == "failed":
@@ -159,8 +181,17 @@ class Prober:
         objective.flat.assign(torch.add(x, v, alpha=state.length))
         return partial(self._verdict, "saddle", f"{confirmed}; {tried} {on}. Taken.", escaped=True)
 
+    def _check_fresh(self, *numbers: float) -> None:
+        if self._fresh and self._seen == numbers:
+            raise ValueError(
+                "the closure computes the same as the last one, bit for bit, and a candidate is believed on fresh "
+                "batches only: pass a closure of other rows; if these are all there are, go on with step(closure), or "
+                "probe ModelObjective(model, loss, data)"
+            )
+        self._seen = numbers
+
     def _pending(self) -> Event:
-        return self._event(CANDIDATE, "Negative curvature on one batch: fresh batches will tell.")
+        return self._event(CANDIDATE, policy.awaited(self.state))
 
     def _event(self, verdict: str, sentence: str, **more: Any) -> Event:
         state = self.state
