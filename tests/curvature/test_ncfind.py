@@ -68,9 +68,9 @@ def test_line_4_on_a_quadratic_asks_whether_the_curvature_of_the_difference_is_b
         f_hat = DisplacedFunction(quadratic(hessian, slope).sample(), x)
         tests = PrintedTests(f_hat, gamma=gamma, decrease=1e300, momentum=0.8, step_size=0.3, hessian_lipschitz=0.0)
         tests.look(u, u)
-        g, direction = tests.look(u, y)
+        g, ends, direction = tests.look(u, y)
         assert torch.allclose(g, hessian @ (x + u) + slope)
-        assert (direction is not None) is called
+        assert ends is (Status.FOUND if called else None)
         if direction is not None:
             assert torch.equal(direction, difference)
 
@@ -86,4 +86,17 @@ def test_the_decrease_is_seen_where_values_cancel(offset):
         f_hat = DisplacedFunction(f, torch.zeros(2, dtype=torch.float64))
         tests = PrintedTests(f_hat, gamma=1e9, decrease=decrease, momentum=zeta, step_size=0.3, hessian_lipschitz=1.0)
         assert tests.look(u0, u0)[1] is None
-        assert (tests.look(y1 + zeta * (y1 - u0), y1)[1] is not None) is ends
+        assert (tests.look(y1 + zeta * (y1 - u0), y1)[1] is Status.FOUND) is ends
+
+
+@pytest.mark.parametrize(("value", "slope"), [(math.inf, 1.0), (-math.inf, 1.0), (1.0, math.inf), (math.nan, 1.0)])
+def test_what_is_not_finite_is_not_found(value, slope):
+    """Beyond a radius values, or gradients, are no numbers."""
+
+    def cliff(x):
+        far = x.norm() > 1.1
+        return (torch.tensor(value) if far else -0.5 * x @ x), (torch.full_like(x, slope) if far else -x)
+
+    f_hat = DisplacedFunction(Function(cliff, gradient=True).sample(), torch.zeros(4, dtype=torch.float64))
+    found = neon_plus(f_hat, plus(decrease=1e300, num_steps=100), rng())
+    assert (found.status, found.vector) == (Status.NOT_FINITE, None)

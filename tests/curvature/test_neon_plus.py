@@ -125,7 +125,7 @@ def test_a_hessian_that_changes_is_allowed_for():
     hardening = Function(lambda x: -0.25 * x @ x + L2 / 6.0 * (x @ x) ** 1.5)
     f_hat = DisplacedFunction(hardening.sample(), torch.zeros(5, dtype=torch.float64))
     for radius, status in ((1e-2, Status.FOUND), (0.5, Status.NOTHING_FOUND)):
-        settings = plus(target=0.3, noise_radius=radius, hessian_lipschitz=L2, num_steps=1)
+        settings = plus(target=0.3, noise_radius=radius, hessian_lipschitz=L2, num_steps=2)
         assert neon_plus(f_hat, settings, rng()).status is status
 
 
@@ -151,6 +151,58 @@ def test_a_step_that_diverges_is_called_too_long(zeta, excess):
         ys, found = run(at_zero(hessian), settings, seed)
         assert found.status is Status.SMOOTHNESS_EXCEEDED
         assert float(ys[-1].norm()) < 1e3
+
+
+@pytest.mark.parametrize(
+    "spectrum",
+    [[7.1, *[0.0] * 400, *[1.09] * 500], [5.0, *[0.0] * 300, *[1.08] * 300], [-1.0, 0.25, 0.5, 1.0, 2.0, 4.0]],
+    ids=["hidden", "hidden as well", "mixed"],
+)
+def test_growth_by_a_step_that_is_too_long_is_not_taken_for_negative_curvature(spectrum):
+    """A bulk that turns just after the start hides the direction that overshoots, for a step; η is 0.5, and 2.5."""
+    hessian = torch.tensor(spectrum, dtype=torch.float64)
+    f = Function(lambda x: (0.5 * (hessian * x) @ x, hessian * x), gradient=True).sample()
+    eta, gamma = (2.5, 0.1) if len(spectrum) < 10 else (0.5, 0.01)
+    settings = plus(step_size=eta, momentum=1 - math.sqrt(eta * gamma), num_steps=300, target=gamma / 2)
+    f_hat = DisplacedFunction(f, torch.zeros(len(spectrum), dtype=torch.float64))
+    for seed in range(40):
+        found = neon_plus(f_hat, settings, rng(seed))
+        if found.status is Status.FOUND:  # Of the last one only: the others are bowls.
+            assert float(hessian @ found.vector**2 / found.vector.square().sum()) <= -gamma / 2
+        else:
+            assert found.status is Status.SMOOTHNESS_EXCEEDED
+
+
+def test_rounding_is_not_taken_for_a_step_that_is_too_long():
+    """I − ηH = 0: all that is left of u after a step is rounding, of either sign."""
+    for seed in range(20):
+        settings = plus(step_size=0.3, momentum=0.99, num_steps=3)
+        hessian = torch.eye(7, dtype=torch.float64) / 0.3
+        assert neon_plus(at_zero(hessian), settings, rng(seed)).status is Status.NOTHING_FOUND
+
+
+def test_iterates_below_the_resolution_are_not_looked_at():
+    hessian = random_symmetric(6, 0, lowest=-1.0)
+    found = neon_plus(at_zero(hessian), plus(target=0.1, noise_radius=1e-3, num_steps=5, resolution=1.0), rng())
+    assert (found.status, found.lowest, found.exhausted) == (Status.NOTHING_FOUND, math.inf, True)
+    assert neon_plus(at_zero(hessian), plus(target=0.1, noise_radius=1e-3), rng()).status is Status.FOUND
+
+
+def test_iterates_beyond_the_trust_radius_end_the_run():
+    hessian = random_symmetric(6, 0, lowest=-1.0)
+    ys, found = run(at_zero(hessian), plus(noise_radius=1.0, trust_radius=3.0, num_steps=300))
+    assert (found.status, found.exhausted) == (Status.NOTHING_FOUND, False)
+    assert 1.5 < max(float(y.norm()) for y in ys) <= 3.0
+    assert found.lowest < 0.0
+
+
+@pytest.mark.parametrize("renormalise", [False, True])
+def test_numbers_too_small_for_the_precision_are_named(renormalise):
+    """In units of −η the noise is of 1e-23, whose squares are zero in float32."""
+    hessian = 1e-20 * random_symmetric(6, 0, lowest=-1.0).float()
+    f = Function(lambda x: (0.5 * x @ hessian @ x, hessian @ x), gradient=True).sample()
+    settings = plus(step_size=5e19, noise_radius=1e-3, target=1e-21, renormalise=renormalise)
+    assert neon_plus(DisplacedFunction(f, torch.zeros(6)), settings, rng()).status is Status.PRECISION_TOO_LOW
 
 
 class Bilinear(torch.nn.Module):

@@ -9,6 +9,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.constants import theory
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.result import Status
 
 
 class PrintedTests:
@@ -49,22 +50,27 @@ class PrintedTests:
         self._first_far: Tensor | None = None
         self._h: Tensor | None = None
 
-    def look(self, u: Tensor, y: Tensor) -> tuple[Tensor, Tensor | None]:
-        """∇f(x + u_τ), and the direction that ends the run. Costs that gradient and, but for u_0 = y_0, f(x + y_τ)."""
+    def look(self, u: Tensor, y: Tensor) -> tuple[Tensor, Status | None, Tensor | None]:
+        """∇f(x + u_τ); how the run ends here, None if it goes on; and the direction, if that is by finding one.
+
+        The first call is for u_0 = y_0, and takes a gradient; each further one takes f(x + y_τ) beside it.
+        """
         f, x, g0 = self._f_hat.f, self._f_hat.x, self._f_hat.grad0
         value_u, g = f.value_and_grad_at_sum(x, u)
         if self._h is None:
             self._h = g - g0
-            return g, None
+            return g, None, None
         self._h.lerp_(g - g0, 1.0 / (1.0 + self._zeta))
         value_y, difference = float(f.value(x + y)), y - u
         squared_distance, slope, slope0, yy, yh = vectors.dots(
             (difference, difference), (g, difference), (g0, y), (y, y), (y, self._h)
         )
+        below_tangent = value_y - float(value_u) - slope  # The terms with ∇f(x) cancel.
+        if not (math.isfinite(below_tangent) and math.isfinite(yh)):
+            return g, Status.NOT_FINITE, None
         if self._first_far is None and math.sqrt(squared_distance) >= self._far:
             self._first_far = y.clone()
-        below_tangent = value_y - float(value_u) - slope  # The terms with ∇f(x) cancel.
         if below_tangent < -0.5 * self._gamma * squared_distance:
-            return g, difference if self._first_far is None else self._first_far
+            return g, Status.FOUND, difference if self._first_far is None else self._first_far
         f_hat_y = self._f_hat.value(value=value_y, slope=slope0, product=yh, cubic=self._hessian_lipschitz * yy**1.5)
-        return g, y if f_hat_y <= -2.0 * self._decrease else None
+        return (g, Status.FOUND, y) if f_hat_y <= -2.0 * self._decrease else (g, None, None)

@@ -20,6 +20,9 @@ from unsaddle.curvature.renormalise import renormalised
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
 
+SAME_LENGTH = 1e-3
+"""How far the length of the noise may change, as a share, when it is brought to units of −η."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NeonPlusSettings(NeonSettings):
@@ -137,29 +140,36 @@ def neon_plus(
     returned, the noise fills the ball, and iterates beyond U end the run. Without 𝓕 one test takes the place of both,
     and needs no value, no history and no product with a gradient:
 
-        return y_{τ+1} if ‖y_{τ+1}‖ ≥ (1 + η·target)‖u_τ‖, L2‖u_τ‖/2 more of target where L2 is known
+        return y_{τ+1} if ‖y_{τ+1}‖ ≥ (1 + ηc)‖u_τ‖ and y_τᵀy_{τ+1} ≥ (1 + ηc)·y_τᵀu_τ > 0, twice in a row,
+        with c = target + L2‖u_τ‖/2
 
-    It proves what is wanted. y_{τ+1} = Mu_τ with M = I − ηH and H the mean of ∇²f from x to x + u_τ, symmetric, within
-    L2‖u_τ‖/2 of ∇²f(x), and M ⪰ 0 if ηL1 ≤ 1. The moments μ_k = u_τᵀM^k u_τ are log-convex, so
+    The first inequality proves what is wanted. y_{τ+1} = Mu_τ with M = I − ηH and H the mean of ∇²f from x to x + u_τ,
+    symmetric, within L2‖u_τ‖/2 of ∇²f(x), and M ⪰ 0 if ηL1 ≤ 1. The moments μ_k = u_τᵀM^k u_τ are log-convex, so
 
         y_{τ+1}ᵀMy_{τ+1}/‖y_{τ+1}‖² = μ_3/μ_2 ≥ √(μ_2/μ_0) = ‖y_{τ+1}‖/‖u_τ‖
 
     and (1 − ‖y_{τ+1}‖/‖u_τ‖)/η, the `quotient` of the history, is at least the curvature along y_{τ+1}. It is also at
-    most the curvature along u_τ, so nothing is lost by not taking the product u_τᵀ∇f̂(u_τ).
+    most the curvature along u_τ, so nothing is lost by not taking the product u_τᵀ∇f̂(u_τ). In float32 it is good to
+    some 1e-6·L1.
 
-    And M ⪰ 0 is checked. Where it holds, y_τᵀy_{τ+1} = y_τᵀMu_τ ≥ −‖y_τ − u_τ‖²/4: along eigenvalues of M in [0, 1]
-    since yu ≥ −(y − u)²/4, and along those beyond since y and u only grow there and keep their sign. A step too long
-    for (14) to converge, λ > (2 + 2ζ)/((1 + 2ζ)η), turns y around and makes it longer at every step, which is less.
+    A step that is too long makes y grow as well, and is told apart in two ways. Where M ⪰ 0,
+    y_τᵀMu_τ ≥ −‖y_τ − u_τ‖²/4: along eigenvalues of M in [0, 1] since yu ≥ −(y − u)²/4, and along those beyond since y
+    and u only grow there and keep their sign; ηγ‖y‖² more is allowed for rounding and for a Hessian that changes by γ.
+    Where the step is too long for (14) to converge, λ > (2 + 2ζ)/((1 + 2ζ)η), y turns around and gets longer at every
+    step, which is less, once that direction dominates. Before it does, the second inequality keeps it out: where M has
+    an eigenvalue m < 0, y and u are of the same sign, so that it contributes (m − 1 − ηc)yu < 0. Directions just after
+    the start in which y and u differ in sign can outweigh that, for a step; hence twice in a row.
 
     (14) is made in place. The gradient at x + u_τ adds up in u_τ, which turns it into y_{τ+1}, and y_τ, which is not
-    needed any more, becomes u_{τ+1}; both are held in units of −η.
+    needed any more, becomes u_{τ+1}; both are held in units of −η. With an η near the precision of the numbers, as
+    Theorem 2 has it, y_{τ+1} − y_τ is mostly rounding.
 
     With `renormalise`, (u, y) are rescaled together so that ‖u‖ = r whenever u, where the gradients are taken, has left
     [r/2, 2r]: the accelerated loop of Zhang and Li (2021), who rescale at every step; see `neon`. On a quadratic all
     tests are as before.
 
     Cost: one gradient a step, at most t; with 𝓕 set also one value a step but the first. Memory: u, y, ∇f(x) and, but
-    for a model, the probe point and the gradient.
+    for a model, the probe point and the gradient; with 𝓕 set some more.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
@@ -174,16 +184,29 @@ def neon_plus(
     x, eta, zeta = f_hat.x, settings.step_size, settings.momentum
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
     point = f_hat.sum_with(u)
+    (start,) = vectors.dots((u, u))
     u.div_(-eta)
     y = u.clone()
-    printed = None if settings.decrease is None else _printed_tests(f_hat, settings, settings.decrease)
     uu = yu = yy = eta**2 * vectors.dots((u, u))[0]
+    printed: PrintedTests | None = None
+    if settings.decrease is not None:
+        printed = PrintedTests(
+            f_hat,
+            gamma=settings.gamma,
+            decrease=settings.decrease,
+            momentum=zeta,
+            step_size=eta,
+            hessian_lipschitz=settings.hessian_lipschitz,
+        )
+    passed = False
     history: list[tuple[int, float]] = []
     lowest = math.inf
 
     def candidate(status: Status, vector: Tensor | None = None) -> Candidate:
         return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
 
+    if not math.isclose(uu, start, rel_tol=SAME_LENGTH):
+        return candidate(Status.PRECISION_TOO_LOW)  # Numbers in units of −η are beyond the range of the precision.
     for tau in range(settings.num_steps):
         if uu == 0.0:
             break  # Everything has shrunk away.
@@ -194,14 +217,14 @@ def neon_plus(
             observer(tau, y * -eta)
         g = None  # The last gradient goes before the next one comes.
         if printed is not None:
-            g, direction = printed.look(u * -eta, y * -eta)
-            if direction is not None:
-                return candidate(Status.FOUND, direction)
+            g, ends, direction = printed.look(u * -eta, y * -eta)
+            if ends is not None:
+                return candidate(ends, direction)
         elif point is not None:
             g = f_hat.f.grad(point)
         else:
             f_hat.f.add_grad_at_sum(u, x, u, -eta)
-        y_next, next_yy, next_uu = (eta**2 * product for product in _sweep(f_hat, u, y, g, point, eta, zeta))
+        y_dot_next, next_yy, next_uu = _sweep(f_hat, u, y, g, point, eta, zeta)
         u, y = y, u  # at τ+1
         if not (math.isfinite(next_yy) and math.isfinite(next_uu)):
             return candidate(Status.NOT_FINITE)
@@ -209,30 +232,21 @@ def neon_plus(
         if keep_history:
             history.append((f_hat.f.ledger.gradients, quotient))
         if uu >= settings.resolution**2:
-            lowest = min(lowest, quotient)
-            if y_next < -0.25 * (yy - 2.0 * yu + uu) - (1.0 - zeta) ** 2 * yy:  # The last term is for rounding.
+            if y_dot_next < -0.25 * (yy - 2.0 * yu + uu) - (1.0 - zeta) ** 2 * yy:
                 return candidate(Status.SMOOTHNESS_EXCEEDED)
+            lowest = min(lowest, quotient)
+            growth = 1.0 + eta * (settings.target + settings.hessian_lipschitz * math.sqrt(uu) / 2.0)
+            passes = printed is None and next_yy >= growth**2 * uu and y_dot_next >= growth * yu > 0.0
+            if passes and passed:
+                return candidate(Status.FOUND, y.mul_(-eta))
+            passed = passes
             if math.sqrt(next_yy) > settings.trust_radius:
                 # Only negative curvature, or a step that overshoots, makes y grow.
-                return candidate(Status.NOTHING_FOUND if quotient < 0.0 else Status.SMOOTHNESS_EXCEEDED)
-            wanted = 1.0 + eta * (settings.target + settings.hessian_lipschitz * math.sqrt(uu) / 2.0)
-            if printed is None and next_yy >= wanted**2 * uu and y_next >= wanted * yu > 0.0:
-                return candidate(Status.FOUND, y.mul_(-eta))
-        uu, yu, yy = next_uu, (1.0 + zeta) * next_yy - zeta * y_next, next_yy
+                return candidate(Status.NOTHING_FOUND if y_dot_next >= yu else Status.SMOOTHNESS_EXCEEDED)
+        uu, yu, yy = next_uu, (1.0 + zeta) * next_yy - zeta * y_dot_next, next_yy
     else:
         return replace(candidate(Status.NOTHING_FOUND), exhausted=True)
     return candidate(Status.NOTHING_FOUND)
-
-
-def _printed_tests(f_hat: DisplacedFunction, settings: NeonPlusSettings, decrease: float) -> PrintedTests:
-    return PrintedTests(
-        f_hat,
-        gamma=settings.gamma,
-        decrease=decrease,
-        momentum=settings.momentum,
-        step_size=settings.step_size,
-        hessian_lipschitz=settings.hessian_lipschitz,
-    )
 
 
 def _sweep(
@@ -241,7 +255,7 @@ def _sweep(
     """From u_τ, or u_τ − ηg where g is None, to y_{τ+1}, and from y_τ to u_{τ+1}, in place and in units of −η.
 
     Returns:
-        y_τᵀy_{τ+1}, ‖y_{τ+1}‖² and ‖u_{τ+1}‖², in units of η².
+        y_τᵀy_{τ+1}, ‖y_{τ+1}‖² and ‖u_{τ+1}‖².
     """
     products = []
     for x_, g0_, u_, y_, g_, p_ in vectors.blocks(f_hat.x, f_hat.grad0, u, y, g, point):
@@ -254,7 +268,7 @@ def _sweep(
         products.append([*now, torch.dot(y_, y_)])
         if point is not None:
             torch.add(x_, y_, alpha=-eta, out=p_)  # where the next gradient is taken
-    return vectors.total(products)
+    return [eta**2 * product for product in vectors.total(products)]
 
 
 def extract(search: Search) -> Candidate:

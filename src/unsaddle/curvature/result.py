@@ -49,7 +49,9 @@ class Status(Enum):
         "the objective is not deterministic, two gradients at the same point differ: "
         "switch dropout off, freeze the batch, or fix the seed inside the function"
     )
-    NOT_FINITE = "a value or gradient was NaN or infinite: move x, or bound the function there"
+    NOT_FINITE = (
+        "a value or gradient was NaN or infinite: look for NaN and Inf in the data, move x, or bound the function there"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +104,7 @@ class Candidate:
     vector: Tensor | None
     status: Status
     lowest: float = float("inf")
-    """The lowest quotient uᵀ∇f̂(u)/‖u‖² met on the way."""
+    """The lowest quotient met on the way: uᵀ∇f̂(u)/‖u‖², or what the extractor has in its place."""
     scale: Scale | None = None
     """The constants it found for itself, if it did not take those of the search."""
     deciding: tuple[Tensor, ...] = ()

@@ -6,7 +6,8 @@
     Trainer(callbacks=[NeonLogger()])
 
 Lightning hands its optimizers a closure, so Neon probes by itself; checkpoints hold its state. Gradient clipping by the
-trainer happens inside that closure and is part of what Neon sees: near a saddle gradients are small and not clipped.
+trainer happens inside that closure and is part of what Neon sees: where gradients are clipped, curvature is off by the
+same factor.
 """
 
 from __future__ import annotations
