@@ -8,6 +8,7 @@ Neon needs no word about it: losses are averaged over the ranks, so that all of 
 from __future__ import annotations
 
 import argparse
+import gc
 
 import torch
 import torch.distributed as dist
@@ -65,3 +66,4 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plain", action="store_true", help="without Neon")
     main(plain=parser.parse_args().plain)
+    gc.collect()  # Gloo's threads hold the last tensors as long as the model lives, and abort a Python that shuts down.

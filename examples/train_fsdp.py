@@ -8,6 +8,7 @@ No rank holds a vector of all parameters, neither the model's nor one of Neon's.
 from __future__ import annotations
 
 import argparse
+import gc
 from pathlib import Path
 
 import torch
@@ -78,3 +79,4 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=320)
     chosen = parser.parse_args()
     main(chosen.checkpoint, chosen.steps)
+    gc.collect()  # Gloo's threads hold the last tensors as long as the model lives, and abort a Python that shuts down.
