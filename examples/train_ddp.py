@@ -66,4 +66,4 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plain", action="store_true", help="without Neon")
     main(plain=parser.parse_args().plain)
-    gc.collect()  # Gloo's threads hold the last tensors as long as the model lives, and abort a Python that shuts down.
+    gc.collect()  # Without it gloo's threads now and then abort a Python that shuts down.

@@ -79,4 +79,4 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=320)
     chosen = parser.parse_args()
     main(chosen.checkpoint, chosen.steps)
-    gc.collect()  # Gloo's threads hold the last tensors as long as the model lives, and abort a Python that shuts down.
+    gc.collect()  # Without it gloo's threads now and then abort a Python that shuts down.

@@ -33,10 +33,10 @@ class Prober:
 
     def __init__(self, rules: policy.Rules, state: policy.State) -> None:
         self.rules, self.state = rules, state
-        self._fresh = False
-        """Whether what the last batch gave is an error if it comes again."""
         self._seen: tuple[float, ...] = ()
-        """That."""
+        """Losses and slopes that the last batch gave."""
+        self._fresh = False
+        """Whether it is an error if they come again: set by each `advance`."""
 
     def forget(self) -> None:
         """Drop the candidate that waits for fresh batches, if there is one."""
