@@ -18,7 +18,7 @@ from torch import Tensor
 from benchmarks.environment import Report, options, table
 from unsaddle import negative_curvature
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.krylov import KrylovSettings, krylov
+from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
 from unsaddle.curvature.power import second_order
 from unsaddle.problems import Problem, positive_semidefinite, prescribed_spectrum, rank_one_negative
 

@@ -32,13 +32,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.environment import ROOT, Report, options
 from unsaddle import Function, vectors
-from unsaddle.constants import estimates
 from unsaddle.curvature import auto
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.krylov import KrylovSettings, krylov
-from unsaddle.curvature.lanczos import LanczosSettings, lanczos
+from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
+from unsaddle.curvature.krylov.extractor import FARTHEST, NOISE_SHARE
+from unsaddle.curvature.krylov.lanczos import LanczosSettings, lanczos
 from unsaddle.curvature.power import second_order
-from unsaddle.curvature.probing import FARTHEST, NOISE_SHARE
+from unsaddle.measure import noise
 from unsaddle.objective import Objective
 from unsaddle.problems import embedded_digits, sigmoid_least_squares
 
@@ -123,7 +123,7 @@ def flat_objective(model: nn.Module, batch: Batch) -> tuple[Function, Tensor]:
     return Function(fun), torch.cat([p.detach().flatten() for p in parameters.values()])
 
 
-def settings(f_hat: DisplacedFunction, near: estimates.GradientNoise, steps: int, basis: int) -> KrylovSettings:
+def settings(f_hat: DisplacedFunction, near: noise.GradientNoise, steps: int, basis: int) -> KrylovSettings:
     """As `negative_curvature` makes them in float32, but with nothing to stop at before `steps`."""
     return KrylovSettings(
         num_steps=steps,
@@ -169,7 +169,7 @@ def accuracy(
     for basis in dict.fromkeys((default, auto.BASIS)):
         f_hat = DisplacedFunction(approximate.sample(), x)
         noise_seed = torch.Generator().manual_seed(seed + 1)
-        near = estimates.gradient_noise(f_hat.f.grad, x, f_hat.x_norm, f_hat.grad0, noise_seed)
+        near = noise.gradient_noise(f_hat.f.grad, x, f_hat.x_norm, f_hat.grad0, noise_seed)
         last: list[Tensor] = []
         found = krylov(
             f_hat,
@@ -216,7 +216,7 @@ def timed(run: Callable[[], object]) -> float:
 def speed(report: Report, model: nn.Module, batch: Batch, steps: int, rounds: int, peer: bool) -> None:
     objective, x = flat_objective(model, batch)
     f_hat = DisplacedFunction(objective.sample(), x)
-    near = estimates.gradient_noise(f_hat.f.grad, x, f_hat.x_norm, f_hat.grad0, torch.Generator().manual_seed(0))
+    near = noise.gradient_noise(f_hat.f.grad, x, f_hat.x_norm, f_hat.grad0, torch.Generator().manual_seed(0))
     chosen = settings(f_hat, near, steps, auto.basis_size(x, auto.free_memory(x.device)))
     parameters = list(model.parameters())
     runs: dict[str, tuple[int, Callable[[], object]]] = {

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from tests.curvature.quadratics import random_symmetric
-from unsaddle import Function, escape
-from unsaddle.constants import theory
+from unsaddle import Function
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.escape import steps as escape
+from unsaddle.theory import extraction
 
 
 def rng(seed=0):
@@ -137,13 +138,13 @@ def test_the_negative_curvature_step_moves_from_an_exact_saddle_and_lowers_f_as_
         return float(0.5 * x @ hessian @ x + L2 / 6 * x.abs().pow(3).sum())
 
     x, v = torch.zeros(3, dtype=torch.float64), torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
-    length = theory.escape_length(fraction=fraction, gamma=gamma, hessian_lipschitz=L2)
+    length = extraction.escape_length(fraction=fraction, gamma=gamma, hessian_lipschitz=L2)
     stepped = escape.against_gradient(x, v, torch.zeros_like(x), length)
-    assert f(stepped) <= -theory.escape_decrease(fraction=fraction, gamma=gamma, hessian_lipschitz=L2)
+    assert f(stepped) <= -extraction.escape_decrease(fraction=fraction, gamma=gamma, hessian_lipschitz=L2)
     best = escape.against_gradient(
-        x, v, torch.zeros_like(x), theory.measured_escape_length(curvature=-gamma, hessian_lipschitz=L2)
+        x, v, torch.zeros_like(x), extraction.measured_escape_length(curvature=-gamma, hessian_lipschitz=L2)
     )
-    assert f(best) == pytest.approx(-theory.measured_escape_decrease(curvature=-gamma, hessian_lipschitz=L2))
+    assert f(best) == pytest.approx(-extraction.measured_escape_decrease(curvature=-gamma, hessian_lipschitz=L2))
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e3])

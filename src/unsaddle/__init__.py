@@ -2,11 +2,11 @@
 
 from unsaddle.cost import Cost
 from unsaddle.curvature import Curvature, Measurement, Status, negative_curvature
+from unsaddle.judgement.verdict import Verdict, is_minimum
 from unsaddle.methods import minimize
 from unsaddle.objectives import FiniteSum, Function, ModelObjective, Stream, numpy_function
 from unsaddle.run import Ending, Solution
 from unsaddle.torch_optim import Event, Neon
-from unsaddle.verdict import Verdict, is_minimum
 
 __all__ = [
     "Cost",

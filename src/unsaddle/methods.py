@@ -14,15 +14,15 @@ from torch import Tensor
 from unsaddle import checks
 from unsaddle.baselines import natasha2, noisy_sgd, pagd, pgd, sgld, sncg, svrg_hessian
 from unsaddle.curvature.extract import EXTRACTORS
+from unsaddle.first_order.corollaries import THEORY_METHODS
 from unsaddle.first_order.method import FirstOrderMethod, Plain, PlainMethod
 from unsaddle.first_order.momentum import Momentum
 from unsaddle.first_order.msgd import Msgd
 from unsaddle.first_order.natasha import Natasha
 from unsaddle.first_order.scsg import Scsg
 from unsaddle.first_order.svrg import Svrg
-from unsaddle.first_order.theory import THEORY_METHODS
 from unsaddle.framework import PracticalPlan, TheoryPlan, neon_a
-from unsaddle.framework.theory import ProblemConstants
+from unsaddle.framework.theory_plan import ProblemConstants
 from unsaddle.objective import Objective
 from unsaddle.options import Options, refuse_unknown
 from unsaddle.progress import shown

@@ -8,9 +8,9 @@ import torch
 from tests.baselines.running import DOUBLE, bowl_sum, new_run, noisy_stream, options, solve, stream_truth
 from unsaddle import Function, problems
 from unsaddle.baselines import sncg
-from unsaddle.constants import theory
 from unsaddle.cost import Cost
 from unsaddle.run import Ending
+from unsaddle.theory import extraction
 
 BOWL = Function(lambda x: (0.5 * x @ x, x.clone()), gradient=True, hvp=lambda x, v: v.clone())
 ONES = torch.ones(3, dtype=DOUBLE)
@@ -74,8 +74,8 @@ def test_theory_has_the_batches_of_the_lemmas() -> None:
         options(eps=0.04, theory=True, smoothness=2.0, hessian_lipschitz=1.0, variance=9.0),
     )
     assert settings.gamma == pytest.approx(0.2)
-    assert settings.gradient_batch == theory.gradient_sample_size(eps=0.02, sub_gaussian=3.0, delta=0.05)
-    assert settings.hessian_batch == theory.hessian_sample_size(eps=0.05, smoothness=2.0, dimension=3, delta=0.05)
+    assert settings.gradient_batch == extraction.gradient_sample_size(eps=0.02, sub_gaussian=3.0, delta=0.05)
+    assert settings.hessian_batch == extraction.hessian_sample_size(eps=0.05, smoothness=2.0, dimension=3, delta=0.05)
     assert settings.curvature_every == 1
 
 

@@ -451,7 +451,7 @@ def test_lanczos_with_a_smoothness_a_hundred_times_too_small_says_so() -> None:
 
 @pytest.mark.parametrize("method", EXTRACTORS)
 def test_a_measured_smoothness_is_raised_until_it_holds(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unsaddle.constants.estimates.smoothness", lambda product, like, generator: 0.2)
+    monkeypatch.setattr("unsaddle.measure.smoothness.smoothness", lambda product, like, generator: 0.2)
     result = negative_curvature(diagonal(SADDLE), ZERO, gamma=0.1, method=method, hessian_lipschitz=0.0)
     assert result.status is Status.FOUND
     assert float(SADDLE @ result.direction**2) <= -0.05

@@ -7,11 +7,11 @@ import torch
 
 from tests.curvature.quadratics import quadratic, random_symmetric
 from unsaddle import Function, negative_curvature, vectors
-from unsaddle.constants import practice
 from unsaddle.curvature import extract, neon2_det
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.neon2_det import Neon2DetSettings
 from unsaddle.curvature.result import Status
+from unsaddle.theory import quadratics
 
 SIGMA = 1e-3
 
@@ -38,8 +38,8 @@ def settings_of(**changes):
 def practical(d, gamma, smoothness, delta=0.05, **changes):
     scales = {"smoothness": smoothness, "gamma": gamma}
     return settings_of(
-        num_steps=practice.neon2_det_num_steps(dimension=d, delta=delta, **scales),
-        escape_radius=SIGMA * practice.neon2_det_escape_ratio(**scales),
+        num_steps=quadratics.neon2_det_num_steps(dimension=d, delta=delta, **scales),
+        escape_radius=SIGMA * quadratics.neon2_det_escape_ratio(**scales),
         **scales | changes,
     )
 
@@ -94,7 +94,7 @@ def test_gamma_itself_grows_as_fast_as_the_number_of_steps_rests_on(d):
     """At λ = −γ, T_t(M) = cosh(tθ)."""
     hessian = torch.diag(torch.tensor([-0.5] + [1.0] * (d - 1), dtype=torch.float64))
     seen, _ = run(at_zero(hessian), settings_of())
-    theta = practice.neon2_det_growth(smoothness=2.0, gamma=0.5)
+    theta = quadratics.neon2_det_growth(smoothness=2.0, gamma=0.5)
     xi = vectors.random_direction(torch.zeros(d, dtype=torch.float64), rng()) * SIGMA
     for t, v in seen:
         assert float(v[0]) == pytest.approx(math.cosh(t * theta) * float(xi[0]), rel=1e-9)

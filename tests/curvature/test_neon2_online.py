@@ -8,12 +8,12 @@ import torch
 
 from tests.curvature.quadratics import quadratic, random_symmetric
 from unsaddle import FiniteSum, Function, negative_curvature, vectors
-from unsaddle.constants import practice
 from unsaddle.cost import Ledger
 from unsaddle.curvature import extract, neon2_online
 from unsaddle.curvature.neon2_online import Neon2OnlineSettings
 from unsaddle.curvature.oja import noise_limited_step
 from unsaddle.curvature.result import Status
+from unsaddle.theory import quadratics
 
 SIGMA = 1e-3
 
@@ -186,7 +186,9 @@ def practical(d, gamma, batch, **changes):
     """What `practical_settings` makes of L1 = 1 and δ = 0.05, for a batch that is not everything."""
     eta = noise_limited_step(gamma=gamma, smoothness=1.0, batch=batch, num_samples=None)
     share = neon2_online.ROUND_DELTA
-    steps = practice.neon2_online_num_steps(growth=neon2_online.NOISE_SLOWDOWN * eta * gamma, dimension=d, delta=share)
+    steps = quadratics.neon2_online_num_steps(
+        growth=neon2_online.NOISE_SLOWDOWN * eta * gamma, dimension=d, delta=share
+    )
     return settings_of(
         step_size=eta,
         steps_a_round=steps,

@@ -8,15 +8,15 @@ import torch
 
 from tests.curvature.quadratics import quadratic, random_symmetric
 from unsaddle import Function, negative_curvature, vectors
-from unsaddle.constants import theory_renormalised
 from unsaddle.curvature import extract
 from unsaddle.curvature import neon as neon_file
 from unsaddle.curvature import neon_plus as neon_plus_file
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.neon import NeonSettings, neon
 from unsaddle.curvature.neon_plus import NeonPlusSettings, neon_plus
-from unsaddle.curvature.renormalise import renormalised
+from unsaddle.curvature.renormalisation import renormalised
 from unsaddle.curvature.result import Status
+from unsaddle.theory import renormalised as theory_renormalised
 
 R = 1e-2
 

@@ -29,10 +29,10 @@ from tests.distributed.models import (
 )
 from unsaddle import FiniteSum, ModelObjective, is_minimum, minimize, negative_curvature, ranks, vectors
 from unsaddle.cost import Ledger
-from unsaddle.curvature import projection
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extract import find
-from unsaddle.curvature.krylov import KrylovSettings, krylov
+from unsaddle.curvature.krylov import projection
+from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
 
 KNOWN: dict[str, Any] = {
     "gamma": 0.5,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.first_order.sums import DOUBLE, Witness, bowls, diagonal, random
 from unsaddle.cost import Cost
-from unsaddle.first_order.look import look
+from unsaddle.first_order.anchor import look
 from unsaddle.first_order.method import Local
 from unsaddle.first_order.momentum import Momentum, MomentumSettings, sm
 

@@ -7,7 +7,7 @@ import torch
 
 from tests.first_order.sums import DOUBLE, Witness, bowls, diagonal, random
 from unsaddle.cost import Cost
-from unsaddle.first_order.look import look
+from unsaddle.first_order.anchor import look
 from unsaddle.first_order.method import Local
 from unsaddle.first_order.msgd import Msgd
 

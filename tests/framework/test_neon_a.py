@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import Ending, Function, Solution
-from unsaddle.first_order.look import Look
+from unsaddle.first_order.anchor import Look
 from unsaddle.first_order.method import FirstOrderMethod, Local, PlainMethod
 from unsaddle.framework import Evidence, neon_a
 from unsaddle.objective import Objective

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.objectives.traces import Everything
-from unsaddle.objectives.parameters import FlatParameters
+from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim.closure import ClosureObjective
 
 

@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from unsaddle import checks, escape, vectors
-from unsaddle.baselines import shared
-from unsaddle.constants import practice
+from unsaddle import checks, vectors
+from unsaddle.baselines import common
 from unsaddle.curvature import oja as oja_method
 from unsaddle.curvature.power import second_order
 from unsaddle.curvature.result import Candidate, Status
-from unsaddle.first_order.look import Look
+from unsaddle.escape import steps as escape
+from unsaddle.first_order.anchor import Look
 from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
 from unsaddle.options import Options, settings_from
 from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.theory import quadratics
 
 JUDGES = 1024
 """Fresh samples on which Oja's answer is judged, or everything if that is less."""
@@ -81,7 +82,7 @@ def theory_settings(run: Run, options: Options) -> Natasha2Settings:
     L1δ/(Vε)^{1/3} ≥ L2:   L̃ = σ̃ = L2(Vε)^{1/3}/δ;   else   L̃ = L1,  σ̃ = max(VεL2³/(L1²δ³), εL1/√V)
     B = V/ε²;   p = (σ̃²V/(L̃²ε²))^{1/3};   m = B/p;   α = 1/(σ̃m);   N1 = σ̃Δ/(pε²)
     """
-    L1, L2, V, gap = shared.needed(options, "smoothness", "hessian_lipschitz", "variance", "initial_gap")
+    L1, L2, V, gap = common.needed(options, "smoothness", "hessian_lipschitz", "variance", "initial_gap")
     eps = options.eps
     delta = math.sqrt(eps) if options.gamma is None else options.gamma
     if L1 * delta / (V * eps) ** (1.0 / 3.0) >= L2:
@@ -93,7 +94,7 @@ def theory_settings(run: Run, options: Options) -> Natasha2Settings:
     m = max(1, B // p)
     return settings_from(
         Natasha2Settings,
-        shared.given(options),
+        common.given(options),
         step_size=1.0 / (sigma * m),
         sigma=sigma,
         sub_epochs=p,
@@ -109,10 +110,10 @@ def theory_settings(run: Run, options: Options) -> Natasha2Settings:
 
 def practical_settings(run: Run, options: Options) -> Natasha2Settings:
     """α = 1/(2L1), σ̃ = max(γ, L1/10), p = 2; B = 4V/max(ε², ĝ²/4), b = ⌈B^{2/3}/5⌉, m = max(5, ⌈B/(pb)⌉)."""
-    known = shared.given(options)
+    known = common.given(options)
     settings_from(Natasha2Settings, known, **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
-    L1 = shared.smoothness(run, options)
-    gamma = shared.curvature_sought(options, L1)
+    L1 = common.smoothness(run, options)
+    gamma = common.curvature_sought(options, L1)
     defaults = {"step_size": 0.5 / L1, "sigma": max(gamma, 0.1 * L1), "sub_epochs": 2}
     return settings_from(Natasha2Settings, known, **defaults, gamma=gamma, smoothness=L1)
 
@@ -127,8 +128,8 @@ def oja_settings(
     """
     b = math.ceil(2.0 * smoothness / gamma)
     b = b if num_samples is None else min(b, num_samples)
-    eta = practice.step_size(smoothness=smoothness)
-    steps = practice.neon_num_steps(step_size=eta, gamma=gamma, dimension=dimension, delta=delta)
+    eta = quadratics.step_size(smoothness=smoothness)
+    steps = quadratics.neon_num_steps(step_size=eta, gamma=gamma, dimension=dimension, delta=delta)
     rounds = 1 if b == num_samples else oja_method.num_rounds(delta)
     return oja_method.OjaSettings(
         step_size=eta, num_steps=rounds * steps, steps_a_round=steps, batch=b, target=gamma / 2.0
@@ -141,7 +142,7 @@ def oja(run: Run, options: Options, x: Tensor, gamma: float, smoothness: float) 
     The steps that −γ needs are many more than a lower curvature needs. So in the practical setting a sixteenth and a
     quarter of them are tried first: a third more work where there is nothing, a tenth of it at most saddles.
     """
-    judge = second_order(shared.batch(run, JUDGES, hessian=True))
+    judge = second_order(common.batch(run, JUDGES, hessian=True))
     dimension, n = x.numel(), run.num_samples
     while True:
         if options.theory:
@@ -202,17 +203,17 @@ def minimise(run: Run, options: Options) -> None:
     gamma, L1, alpha = settings.gamma, settings.smoothness, settings.step_size
     L2 = settings.hessian_lipschitz
     radius = math.inf if L2 is None else gamma / L2
-    y, epochs, watch, pairs = run.x, 0, shared.Watch(run), []
+    y, epochs, watch, pairs = run.x, 0, common.Watch(run), []
     seen: Look | None = None
     while True:
         if seen is None:
-            seen = shared.measured_look(run, y, options.eps, settings.anchor_size)
+            seen = common.measured_look(run, y, options.eps, settings.anchor_size)
             watch.seen(y, seen.value)
             run.checked(y, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))
         small = seen.passes(options.eps)
         if small or settings.oja_always:
             # L1 as it is here: the one that backtracking arrived at may be far above it, and Oja's steps are L1/γ many.
-            found = oja(run, options, y, gamma, L1 if options.theory else shared.smoothness(run, options, y))
+            found = oja(run, options, y, gamma, L1 if options.theory else common.smoothness(run, options, y))
             run.curvature = found.lowest
             run.record("extraction", value=seen.value, curvature=found.lowest, note=found.status.name)
             if found.vector is not None:
@@ -255,7 +256,7 @@ def _escaped(run: Run, seen: Look, y: Tensor, found: Candidate, radius: float) -
     v = found.vector
     assert v is not None
     if math.isinf(radius):
-        moved = shared.line_search(seen.value_at, y, v, seen.value, shared.first_length(y))
+        moved = common.line_search(seen.value_at, y, v, seen.value, common.first_length(y))
         if moved is None:
             raise RunEnded(Ending.CURVATURE_UNDECIDED)
         y_next = moved[0]
@@ -271,16 +272,16 @@ def _return_output(
 ) -> None:
     """SGD on F + L1·(max(0, ‖x − y‖ − δ/L2))² + σ̃‖x − ŷ‖², which is strongly convex: B steps of 1/(L1 + 2σ̃(t + 1))."""
     (y, y_hat), L1, sigma = pair, settings.smoothness, settings.sigma
-    x, watch = y_hat.clone(), shared.Watch(run)
+    x, watch = y_hat.clone(), common.Watch(run)
     for t in range(steps):
-        value, g = shared.batch(run, settings.batch_size or 1).value_and_grad(x)
+        value, g = common.batch(run, settings.batch_size or 1).value_and_grad(x)
         watch.seen(x, float(value))
         step = torch.add(g, x - y_hat, alpha=2.0 * sigma)
         extra = penalty_gradient(x, y, radius, L1)
         if extra is not None:
             step.add_(extra)
         x = torch.sub(x, step, alpha=1.0 / (L1 + 2.0 * sigma * (t + 1)))
-    shared.final_look(run, x, settings.anchor_size or steps)
+    common.final_look(run, x, settings.anchor_size or steps)
     raise RunEnded(Ending.OUTPUT)
 
 

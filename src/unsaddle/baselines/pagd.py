@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import shared
+from unsaddle.baselines import common
 from unsaddle.baselines.pgd import REACH
-from unsaddle.constants.start import unlucky_component
 from unsaddle.objective import SampledFunction
 from unsaddle.options import Options, settings_from
 from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.theory.start import unlucky_component
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +78,8 @@ def theory_settings(run: Run, options: Options) -> PagdSettings:
     """κ = L1/√(L2ε), η = 1/(4L1), θ = 1/(4√κ), γ = θ²/η, s = γ/(4L2), χ = max(1, log(dL1Δ/(L2εδ))), 𝒯 = √κ·χc,
     r = ηεχ⁻⁵c⁻⁸, 𝓔 = √(ε³/L2)·χ⁻⁵c⁻⁷. Eq. (3) of the paper.
     """
-    L1, L2, gap = shared.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
-    eps, known = options.eps, shared.given(options)
+    L1, L2, gap = common.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
+    eps, known = options.eps, common.given(options)
     c = checks.positive(known.get("constant", 1.0), "constant")
     kappa, eta = L1 / math.sqrt(L2 * eps), 0.25 / L1
     theta = 0.25 / math.sqrt(kappa)
@@ -117,9 +117,9 @@ def practical_settings(run: Run, options: Options, value0: float) -> PagdSetting
 
     U = 1e-2·max(1, ‖x0‖) and τ as in `pgd`; μ is `growth`.
     """
-    known = shared.given(options)
-    L1 = shared.smoothness(run, options)
-    gamma = shared.curvature_sought(options, L1)
+    known = common.given(options)
+    L1 = common.smoothness(run, options)
+    gamma = common.curvature_sought(options, L1)
     eta = float(known.get("step_size", 0.25 / L1))
     theta = float(known.get("momentum_loss", min(1.0, 0.25 * math.sqrt(gamma / L1))))
     rounding = torch.finfo(run.x.dtype).eps * max(1.0, abs(value0))
@@ -178,10 +178,10 @@ def minimise(run: Run, options: Options) -> None:
     Cost: the gradient at y and the value at x, a step; where the last perturbation is long enough ago, the gradient at
     x in the place of its value. Two values an exploitation.
     """
-    f = shared.everything(run)
+    f = common.everything(run)
     if not options.theory:
-        settings_from(PagdSettings, shared.given(options), **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
-    x, watch = run.x, shared.Watch(run)
+        settings_from(PagdSettings, common.given(options), **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
+    x, watch = run.x, common.Watch(run)
     value_x, norm_x = _value_and_norm(f, x)
     watch.seen(x, value_x)
     settings = theory_settings(run, options) if options.theory else practical_settings(run, options, value_x)
@@ -224,7 +224,7 @@ def minimise(run: Run, options: Options) -> None:
                 raise RunEnded(Ending.SECOND_ORDER_POINT)
             run.escapes += 1
             run.record("escape", value=value_x, note=f"a perturbation lowered the Hamiltonian within {wait} steps")
-        if t % shared.REPORT_EVERY == 0:
+        if t % common.REPORT_EVERY == 0:
             run.record("epoch", value=value_x)
 
 

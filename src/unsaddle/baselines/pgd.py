@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import shared
-from unsaddle.constants import practice
-from unsaddle.constants.start import unlucky_component
+from unsaddle.baselines import common
 from unsaddle.objective import SampledFunction
 from unsaddle.options import Options, settings_from
 from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.theory import quadratics
+from unsaddle.theory.start import unlucky_component
 
 REACH = 1e-2
 """U, the displacement that a wait is long enough for, as a share of max(1, ‖x0‖): small enough for the function to be
@@ -64,8 +64,8 @@ def theory_settings(run: Run, options: Options) -> PgdSettings:
     """χ = 3·max(log(dL1Δ/(cε²δ)), 4), η = c/L1, r = √c·ε/(χ²L1), g_th = √c·ε/χ², f_th = c√(ε³/L2)/χ³,
     t_th = χL1/(c²√(L2ε)), γ = √(L2ε). Algorithm 2 of the paper.
     """
-    L1, L2, gap = shared.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
-    eps, known = options.eps, shared.given(options)
+    L1, L2, gap = common.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
+    eps, known = options.eps, common.given(options)
     c = checks.positive(known.get("constant", 1.0), "constant")
     chi = 3.0 * max(math.log(run.x.numel() * L1 * gap / (c * eps**2 * options.delta)), 4.0)
     return settings_from(
@@ -88,10 +88,10 @@ def practical_settings(run: Run, options: Options, value0: float) -> PgdSettings
     1 + ηγ a step: after t_th steps it has length U, and the value has fallen by γU²/2. U is at least so large that this
     is not drowned by rounding.
     """
-    known = shared.given(options)
-    L1 = shared.smoothness(run, options)
-    gamma = shared.curvature_sought(options, L1)
-    eta = float(known.get("step_size", practice.step_size(smoothness=L1)))
+    known = common.given(options)
+    L1 = common.smoothness(run, options)
+    gamma = common.curvature_sought(options, L1)
+    eta = float(known.get("step_size", quadratics.step_size(smoothness=L1)))
     rounding = torch.finfo(run.x.dtype).eps * max(1.0, abs(value0))
     U = max(REACH * max(1.0, vectors.norm(run.x)), math.sqrt(100.0 * rounding / gamma))
     r = float(known.get("noise_radius", U / 10.0))
@@ -128,11 +128,11 @@ def minimise(run: Run, options: Options) -> None:
 
     Cost: one full gradient a step (its value comes with it), and one more a perturbation.
     """
-    f = shared.everything(run)
+    f = common.everything(run)
     if not options.theory:
-        settings_from(PgdSettings, shared.given(options), **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
+        settings_from(PgdSettings, common.given(options), **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
     x = run.x
-    watch, seen = shared.Watch(run), _At(f, x)
+    watch, seen = common.Watch(run), _At(f, x)
     watch.seen(x, seen.value)
     settings = theory_settings(run, options) if options.theory else practical_settings(run, options, seen.value)
     run.gamma, eta, t_th = settings.gamma, settings.step_size, settings.wait
@@ -160,7 +160,7 @@ def minimise(run: Run, options: Options) -> None:
         watch.seen(after.x, after.value)
         seen = after
         since, t = since + 1, t + 1
-        if t % shared.REPORT_EVERY == 0:
+        if t % common.REPORT_EVERY == 0:
             run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
 
 

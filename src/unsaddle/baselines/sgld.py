@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import shared
+from unsaddle.baselines import common
 from unsaddle.baselines.noisy_sgd import Drift
 from unsaddle.baselines.noisy_sgd import practical_settings as noisy_sgd_settings
 from unsaddle.objective import SampledFunction
@@ -79,8 +79,8 @@ def theory_settings(run: Run, options: Options) -> SgldSettings:
 
     The theorem names polynomials without their degrees; these are the orders of its proof's first steps.
     """
-    (L1,) = shared.needed(options, "smoothness")
-    known, d = shared.given(options), run.x.numel()
+    (L1,) = common.needed(options, "smoothness")
+    known, d = common.given(options), run.x.numel()
     xi = float(known.get("inverse_temperature", d / options.eps**2))
     eta = float(known.get("step_size", options.eps**2 / (L1 * d)))
     checks.positive(xi, "inverse_temperature")
@@ -103,11 +103,11 @@ def practical_settings(run: Run, options: Options) -> SgldSettings:
 
     D guards against wild steps; where it is not wide enough for η∇F, the run stands still.
     """
-    known = shared.given(options)
+    known = common.given(options)
     names = ("step_size", "noise", "batch_size", "num_steps", "smoothness", "measure_again")
-    common: dict[str, Any] = {name: known[name] for name in names if name in known}
+    known_to_both: dict[str, Any] = {name: known[name] for name in names if name in known}
     if "inverse_temperature" in known and "step_size" in known:
-        common["noise"] = noise_of(
+        known_to_both["noise"] = noise_of(
             step_size=checks.positive(known["step_size"], "step_size"),
             inverse_temperature=checks.positive(known["inverse_temperature"], "inverse_temperature"),
             dimension=run.x.numel(),
@@ -126,7 +126,7 @@ def practical_settings(run: Run, options: Options) -> SgldSettings:
             delta=options.delta,
             extractor=options.extractor,
             theory=False,
-            method_settings=common,
+            method_settings=known_to_both,
         ),
     )
     n = run.num_samples
@@ -140,7 +140,7 @@ def practical_settings(run: Run, options: Options) -> SgldSettings:
         batch_size=base.batch_size,
         num_steps=base.num_steps,
         acceptance_radius=_acceptance_radius(run),
-        judge_every=1 if exact else max(shared.REPORT_EVERY, math.ceil(judges / (JUDGING_SHARE * base.batch_size))),
+        judge_every=1 if exact else max(common.REPORT_EVERY, math.ceil(judges / (JUDGING_SHARE * base.batch_size))),
     )
 
 
@@ -192,15 +192,15 @@ def minimise(run: Run, options: Options) -> None:
     Cost: b component gradients a step; values at most a tenth of that, none where b is everything.
     """
     settings = theory_settings(run, options) if options.theory else practical_settings(run, options)
-    if settings.inverse_temperature is not None and "noise" in shared.given(options):
+    if settings.inverse_temperature is not None and "noise" in common.given(options):
         raise ValueError("noise and inverse_temperature say the same thing twice; pass one of them")
     drift = Drift(run, options, settings.step_size, settings.batch_size, settings.measure_again and not options.theory)
     n, centre, x = run.num_samples, run.x, run.x
-    best = Best(run, shared.batch(run, JUDGES))
-    watch, rejected = shared.Watch(run), 0
+    best = Best(run, common.batch(run, JUDGES))
+    watch, rejected = common.Watch(run), 0
     for k in range(settings.num_steps):
         drift.follow(k, x)
-        f = shared.batch(run, drift.batch_size)
+        f = common.batch(run, drift.batch_size)
         value, g = f.value_and_grad(x)
         if n is not None and f.size == n:
             best.visit(x, float(value))
@@ -215,8 +215,8 @@ def minimise(run: Run, options: Options) -> None:
             x = y
         else:
             rejected += 1
-        if (k + 1) % shared.REPORT_EVERY == 0:
+        if (k + 1) % common.REPORT_EVERY == 0:
             run.record("epoch", value=float(value), note=f"{rejected} steps rejected so far")
     best.visit(x)
-    shared.final_look(run, best.x, 4 * drift.batch_size)
+    common.final_look(run, best.x, 4 * drift.batch_size)
     raise RunEnded(Ending.OUTPUT)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle import checks, escape, vectors
-from unsaddle.baselines import shared
-from unsaddle.constants import theory
-from unsaddle.first_order.look import Look
+from unsaddle import checks, vectors
+from unsaddle.baselines import common
+from unsaddle.escape import steps as escape
+from unsaddle.first_order.anchor import Look
 from unsaddle.options import Options, settings_from
 from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.theory import extraction
 
 HESSIAN_BATCH = 1024
 """|S2| to begin with in the practical setting; it grows fourfold while what it sees may be noise."""
@@ -70,15 +71,15 @@ def theory_settings(run: Run, options: Options) -> SncgSettings:
     """|S1| = 2V(1 + 8·log(1/δ))/(ε/2)², |S2| = 16L1²·log(2d/δ)/(γ/4)², γ = √(L2ε): gradient and Hessian to a fraction
     of what is decided by them (Lemmas 3 and 4 of the NEON paper), v at every step.
     """
-    L1, L2, V = shared.needed(options, "smoothness", "hessian_lipschitz", "variance")
+    L1, L2, V = common.needed(options, "smoothness", "hessian_lipschitz", "variance")
     gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
     return settings_from(
         SncgSettings,
-        shared.given(options),
-        gradient_batch=theory.gradient_sample_size(
+        common.given(options),
+        gradient_batch=extraction.gradient_sample_size(
             eps=options.eps / 2.0, sub_gaussian=math.sqrt(V), delta=options.delta
         ),
-        hessian_batch=theory.hessian_sample_size(
+        hessian_batch=extraction.hessian_sample_size(
             eps=gamma / 4.0, smoothness=L1, dimension=run.x.numel(), delta=options.delta
         ),
         curvature_every=1,
@@ -90,15 +91,15 @@ def theory_settings(run: Run, options: Options) -> SncgSettings:
 
 def practical_settings(run: Run, options: Options) -> SncgSettings:
     """|S1| = 4V/max(ε², ĝ²/4), |S2| = 1024 to begin with, v every ten steps and wherever ‖g‖ ≤ ε."""
-    known = shared.given(options)
+    known = common.given(options)
     settings_from(SncgSettings, known, **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
-    L1 = shared.smoothness(run, options)
+    L1 = common.smoothness(run, options)
     return settings_from(
         SncgSettings,
         known,
         hessian_batch=HESSIAN_BATCH,
         curvature_every=CURVATURE_EVERY,
-        gamma=shared.curvature_sought(options, L1),
+        gamma=common.curvature_sought(options, L1),
         smoothness=L1,
     )
 
@@ -136,11 +137,11 @@ def minimise(run: Run, options: Options) -> None:
     run.gamma, eps = settings.gamma, options.eps
     L1 = settings.smoothness
     L2 = settings.gamma**2 / eps if settings.hessian_lipschitz is None else settings.hessian_lipschitz
-    watch, since, size = shared.Watch(run), settings.curvature_every, settings.gradient_batch
+    watch, since, size = common.Watch(run), settings.curvature_every, settings.gradient_batch
     curvature = _Curvature(run, options, settings)
     x = run.x
     while True:
-        seen = shared.measured_look(run, x, eps, size)
+        seen = common.measured_look(run, x, eps, size)
         watch.seen(x, seen.value)
         run.checked(x, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))
         small = seen.norm <= eps if options.theory else seen.passes(eps)
@@ -156,7 +157,7 @@ def minimise(run: Run, options: Options) -> None:
                 if settings.hessian_lipschitz is not None:
                     moved: Tensor | None = escape.against_gradient(x, v, seen.gradient, -2.0 * q / L2)
                 else:
-                    found = shared.line_search(seen.value_at, x, v, seen.value, shared.first_length(x))
+                    found = common.line_search(seen.value_at, x, v, seen.value, common.first_length(x))
                     moved = None if found is None else found[0]
                 if moved is not None:
                     run.escapes += 1
@@ -186,12 +187,12 @@ class _Curvature:
         """vᵀHv, v, and whether "nothing below −γ" may be concluded from it."""
         run, n = self._run, self._run.num_samples
         while True:
-            f = shared.batch(run, self._size, hessian=True)
-            q, v = shared.lowest_curvature(
+            f = common.batch(run, self._size, hessian=True)
+            q, v = common.lowest_curvature(
                 f, x, smoothness=smoothness, accuracy=gamma / 2.0, delta=self._options.delta, generator=run.generator
             )
             exact = n is not None and f.size == n
-            fresh, error = (q, 0.0) if exact or not self._settings.verify else shared.fresh_curvature(run, x, v, f.size)
+            fresh, error = (q, 0.0) if exact or not self._settings.verify else common.fresh_curvature(run, x, v, f.size)
             run.curvature, run.curvature_error = fresh, CERTAIN * error
             run.record(
                 "extraction", value=seen.value, gradient_norm=seen.norm, curvature=fresh, note=f"{f.size} samples"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle import checks, escape, vectors
-from unsaddle.baselines import shared
-from unsaddle.first_order.look import look
+from unsaddle import checks, vectors
+from unsaddle.baselines import common
+from unsaddle.escape import steps as escape
+from unsaddle.first_order.anchor import look
 from unsaddle.options import Options, settings_from
 from unsaddle.run import Ending, Run, RunEnded
 
@@ -64,8 +65,8 @@ def theory_settings(n: int, options: Options) -> SvrgHessianSettings:
 
     T = ⌈Δ·12L2²/γ³⌉ + 1 rounds, what Δ allows when each lowers F by γ³/(12L2²). All Θ-constants 1.
     """
-    L1, L2, gap = shared.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
-    known = shared.given(options)
+    L1, L2, gap = common.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
+    known = common.given(options)
     mu, b = 0.25, checks.count(known.get("batch_size", 1), "batch_size")
     m = max(1, math.floor(n / (3.0 * b * mu)))
     gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
@@ -84,9 +85,9 @@ def theory_settings(n: int, options: Options) -> SvrgHessianSettings:
 
 def practical_settings(n: int, run: Run, options: Options) -> SvrgHessianSettings:
     """b = ⌈n^{2/3}/5⌉, η = 1/(2L1), m = max(10, ⌈n/b⌉): the recipe of the first-order methods here."""
-    known = shared.given(options)
+    known = common.given(options)
     settings_from(SvrgHessianSettings, known, **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
-    L1 = shared.smoothness(run, options)
+    L1 = common.smoothness(run, options)
     b = int(known.get("batch_size", math.ceil(0.2 * n ** (2.0 / 3.0))))
     return settings_from(
         SvrgHessianSettings,
@@ -95,7 +96,7 @@ def practical_settings(n: int, run: Run, options: Options) -> SvrgHessianSetting
         batch_size=b,
         steps=max(SHORTEST_EPOCH, math.ceil(n / b)),
         epochs=1,
-        gamma=shared.curvature_sought(options, L1),
+        gamma=common.curvature_sought(options, L1),
         smoothness=L1,
     )
 
@@ -109,7 +110,7 @@ def svrg_epoch(
     for t in range(steps):
         if t == chosen:
             y = x.clone()
-        f = shared.batch(run, batch_size)
+        f = common.batch(run, batch_size)
         # The function may answer both calls in the same memory, so the first answer is used before the second call.
         step = torch.sub(g, f.grad(anchor))
         x.sub_(step.add_(f.grad(x)), alpha=step_size)
@@ -136,12 +137,12 @@ def minimise(run: Run, options: Options) -> None:
     for w, or for each trial of the line search.
     """
     n = run.num_samples
-    f = shared.everything(run)
+    f = common.everything(run)
     assert n is not None
     settings = theory_settings(n, options) if options.theory else practical_settings(n, run, options)
     run.gamma, eta = settings.gamma, settings.step_size
     seen = look(run.objective, run.x, None, run.generator)
-    watch, epochs, rounds = shared.Watch(run), 0, 0
+    watch, epochs, rounds = common.Watch(run), 0, 0
     watch.seen(seen.x, seen.value)
     while True:
         due = epochs >= settings.epochs if options.theory else seen.norm <= options.eps
@@ -163,8 +164,8 @@ def minimise(run: Run, options: Options) -> None:
             run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
             continue
         run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
-        q, v = shared.lowest_curvature(
-            shared.everything(run, hessian=True),
+        q, v = common.lowest_curvature(
+            common.everything(run, hessian=True),
             seen.x,
             smoothness=settings.smoothness,
             accuracy=settings.gamma / 2.0,
@@ -177,7 +178,7 @@ def minimise(run: Run, options: Options) -> None:
         if q > -settings.gamma / 2.0:
             raise RunEnded(Ending.SECOND_ORDER_POINT if seen.norm <= options.eps else Ending.OUTPUT)
         if settings.hessian_lipschitz is None:
-            found = shared.line_search(lambda x: float(f.value(x)), seen.x, v, seen.value, shared.first_length(seen.x))
+            found = common.line_search(lambda x: float(f.value(x)), seen.x, v, seen.value, common.first_length(seen.x))
         else:
             w = escape.against_gradient(seen.x, v, seen.gradient, -q / settings.hessian_lipschitz)
             value = float(f.value(w))

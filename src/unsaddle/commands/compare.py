@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unsaddle.commands.shared import Out, Processes, Seed, run_and_report
+from unsaddle.commands.output import Out, Processes, Seed, run_and_report
 
 
 def compare(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unsaddle.commands.shared import write_page
+from unsaddle.commands.output import write_page
 
 
 def report(

@@ -11,14 +11,18 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.constants import estimates, sampled, theory
 from unsaddle.cost import Ledger
-from unsaddle.curvature import auto, lanczos, measure, neon, neon2_det, neon2_online, neon_plus, oja, power, probing
+from unsaddle.curvature import auto, neon, neon2_det, neon2_online, neon_plus, oja, power
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.result import Candidate, Curvature, Measurement, Scale, Status
+from unsaddle.curvature.krylov import extractor as probing
+from unsaddle.curvature.krylov import lanczos
+from unsaddle.curvature.result import Candidate, Curvature, Status
 from unsaddle.curvature.search import Inconclusive, Search
+from unsaddle.measure import batches, direction, noise
+from unsaddle.measure.direction import Measurement, Scale
 from unsaddle.objective import Objective
 from unsaddle.ranks import with_its_ranks
+from unsaddle.theory import extraction
 
 EXTRACTORS: dict[str, Callable[[Search], Candidate]] = {
     "krylov": probing.extract,
@@ -174,7 +178,7 @@ def find(
         hessian_lipschitz=hessian_lipschitz,
         theory=settings == "theory",
         max_gradients=max_gradients,
-        reserve=3 * measure.SAME_SAMPLE_GRADIENTS + (2 * sampled.BATCHES if stochastic else 0),
+        reserve=3 * direction.SAME_SAMPLE_GRADIENTS + (2 * batches.BATCHES if stochastic else 0),
         keep_history=keep_history,
         generator=generator,
     )
@@ -183,7 +187,7 @@ def find(
 
     def result(status: Status, scale: Scale = UNKNOWN, **fields: Any) -> Curvature:
         known: dict[str, Any] = UNMEASURED | {"hessian_lipschitz": given_lipschitz} | fields
-        relative = estimates.relative_error(
+        relative = noise.relative_error(
             noise=scale.noise, grad_norm=f_hat.grad_norm, smoothness=scale.smoothness, x_norm=f_hat.x_norm
         )
         return Curvature(
@@ -265,10 +269,10 @@ def _run(name: str, search: Search, stochastic: bool) -> Candidate:
 
 def _gamma_on_samples(search: Search) -> float:
     """Lemma 2: what F_S is promised when F has −γ (E19)."""
-    ell = theory.sampled_log_factor(
+    ell = extraction.sampled_log_factor(
         dimension=search.dimension, smoothness=search.smoothness, gamma=search.gamma, delta=search.delta
     )
-    return theory.sampled_gamma(gamma=search.gamma, accuracy=theory.sampling_accuracy(log_factor=ell))
+    return extraction.sampled_gamma(gamma=search.gamma, accuracy=extraction.sampling_accuracy(log_factor=ell))
 
 
 def _confirm(
@@ -276,7 +280,7 @@ def _confirm(
 ) -> tuple[Status, tuple[Measurement, ...]]:
     """Measure the curvature along v again on the same F_S and, where there is more than that, on fresh samples."""
     for radius in dict.fromkeys(scale.measuring_radii or (scale.radius,)):
-        same = measure.on_same_sample(search.f, search.x, v, replace(scale, radius=radius), grad0)
+        same = direction.on_same_sample(search.f, search.x, v, replace(scale, radius=radius), grad0)
         if same.consistent:
             break
     if not same.is_finite:
@@ -285,7 +289,7 @@ def _confirm(
         return Status.NOT_CONFIRMED, (same,)
     if not stochastic:
         return Status.FOUND, (same,)
-    fresh = measure.on_fresh_samples(
+    fresh = batches.on_fresh_samples(
         search.objective, search.x, v, same.radius, search.f.size, search.delta, search.generator, search.ledger
     )
     if not fresh.is_finite:

@@ -7,9 +7,9 @@ import math
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants import theory
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.result import Status
+from unsaddle.theory import extraction
 
 
 class PrintedTests:
@@ -46,7 +46,7 @@ class PrintedTests:
     ) -> None:
         self._f_hat, self._gamma, self._decrease, self._zeta = f_hat, gamma, decrease, momentum
         self._hessian_lipschitz = hessian_lipschitz
-        self._far = theory.neon_plus_momentum_threshold(momentum=momentum, step_size=step_size, decrease=decrease)
+        self._far = extraction.neon_plus_momentum_threshold(momentum=momentum, step_size=step_size, decrease=decrease)
         self._first_far: Tensor | None = None
         self._h: Tensor | None = None
 

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants import practice, theory, theory_renormalised
 from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
-from unsaddle.curvature.renormalise import renormalised
+from unsaddle.curvature.renormalisation import renormalised
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
+from unsaddle.theory import extraction, quadratics
+from unsaddle.theory import renormalised as theory_renormalised
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +62,8 @@ def theory_settings(
     step_size: float | None = None,
 ) -> NeonSettings:
     """Theorem 1, errata applied. `step_size` overrides c_max/L1, for experiments with the other constants."""
-    eta = theory.neon_max_step(smoothness=smoothness) if step_size is None else step_size
-    ell = theory.log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
+    eta = extraction.neon_max_step(smoothness=smoothness) if step_size is None else step_size
+    ell = extraction.log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
     scales = {
         "step_size": eta,
         "gamma": gamma,
@@ -72,23 +73,23 @@ def theory_settings(
     }
     return NeonSettings(
         step_size=eta,
-        num_steps=theory.neon_num_steps(
+        num_steps=extraction.neon_num_steps(
             step_size=eta, gamma=gamma, dimension=dimension, smoothness=smoothness, delta=delta
         ),
-        noise_radius=theory.noise_radius(**scales),
-        trust_radius=theory.neon_trust_radius(length_scale=theory.length_scale(**scales)),
-        target=theory.neon_guarantee(gamma=gamma, log_factor=ell),
+        noise_radius=extraction.noise_radius(**scales),
+        trust_radius=extraction.neon_trust_radius(length_scale=extraction.length_scale(**scales)),
+        target=extraction.neon_guarantee(gamma=gamma, log_factor=ell),
         hessian_lipschitz=hessian_lipschitz,
-        decrease=theory.decrease(**scales),
+        decrease=extraction.decrease(**scales),
     )
 
 
 def practical_settings(search: Search) -> NeonSettings:
     """Usable constants: see `constants.practice`."""
-    eta = practice.step_size(smoothness=search.smoothness)
+    eta = quadratics.step_size(smoothness=search.smoothness)
     return NeonSettings(
         step_size=eta,
-        num_steps=practice.neon_num_steps(
+        num_steps=quadratics.neon_num_steps(
             step_size=eta, gamma=search.gamma, dimension=search.dimension, delta=search.delta
         ),
         noise_radius=search.noise_radius,
@@ -119,7 +120,7 @@ def practical_renormalised_settings(search: Search) -> NeonSettings:
     """The practical constants, with every probe at a radius between rounding and truncation."""
     return replace(
         practical_settings(search),
-        noise_radius=practice.renormalised_radius(
+        noise_radius=quadratics.renormalised_radius(
             smallest=search.smallest_radius, measurement=search.measurement_radius
         ),
         trust_radius=math.inf,

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants import practice, theory_neon2
 from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
+from unsaddle.theory import neon2 as theory_neon2
+from unsaddle.theory import quadratics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +74,13 @@ def theory_settings(
 def practical_settings(search: Search) -> Neon2DetSettings:
     """Usable constants: see `constants.practice`."""
     scales = {"smoothness": search.smoothness, "gamma": search.gamma}
-    sigma = practice.neon2_det_noise_radius(
+    sigma = quadratics.neon2_det_noise_radius(
         smallest=search.smallest_radius, trust=search.trust_radius, noise=search.noise_radius, **scales
     )
     return Neon2DetSettings(
-        num_steps=practice.neon2_det_num_steps(dimension=search.dimension, delta=search.delta, **scales),
+        num_steps=quadratics.neon2_det_num_steps(dimension=search.dimension, delta=search.delta, **scales),
         noise_radius=sigma,
-        escape_radius=sigma * practice.neon2_det_escape_ratio(**scales),
+        escape_radius=sigma * quadratics.neon2_det_escape_ratio(**scales),
         target=search.gamma / 2.0,
         hessian_lipschitz=search.hessian_lipschitz or 0.0,
         resolution=search.smallest_radius,

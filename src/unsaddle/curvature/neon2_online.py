@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants import practice, theory_neon2
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import descend
 from unsaddle.curvature.oja import Product, batch_size, noise_limited_step, num_rounds
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import Objective
+from unsaddle.theory import neon2 as theory_neon2
+from unsaddle.theory import quadratics
 
 ROUND_DELTA = 0.25
 """How often a practical round may draw an unlucky start. Its samples may spoil another quarter; the rounds see to δ."""
@@ -90,7 +91,7 @@ def practical_settings(search: Search) -> Neon2OnlineSettings:
     growth, delta, rounds = eta * search.gamma, search.delta, 1
     if batch != n:
         growth, delta, rounds = NOISE_SLOWDOWN * growth, max(delta, ROUND_DELTA), num_rounds(delta)
-    steps = practice.neon2_online_num_steps(growth=growth, dimension=search.dimension, delta=delta)
+    steps = quadratics.neon2_online_num_steps(growth=growth, dimension=search.dimension, delta=delta)
     return Neon2OnlineSettings(
         step_size=eta,
         num_steps=rounds * steps,
@@ -98,7 +99,7 @@ def practical_settings(search: Search) -> Neon2OnlineSettings:
         steps_a_round=steps,
         batch=batch,
         noise_radius=search.noise_radius,
-        escape_radius=practice.neon2_online_escape_radius(
+        escape_radius=quadratics.neon2_online_escape_radius(
             noise=search.noise_radius, trust=search.trust_radius, dimension=search.dimension, delta=delta
         ),
         target=search.gamma / 2.0,

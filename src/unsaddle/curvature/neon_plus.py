@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants import practice, theory, theory_renormalised
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.ncfind import PrintedTests
 from unsaddle.curvature.neon import NeonSettings
-from unsaddle.curvature.renormalise import renormalised
+from unsaddle.curvature.renormalisation import renormalised
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
+from unsaddle.theory import extraction, quadratics
+from unsaddle.theory import renormalised as theory_renormalised
 
 SAME_LENGTH = 1e-3
 """How far the length of the noise may change, as a share, when it is brought to units of −η."""
@@ -44,8 +45,8 @@ def theory_settings(
     step_size: float | None = None,
 ) -> NeonPlusSettings:
     """Theorem 2, errata applied. `step_size` overrides c_max/L1, for experiments with the other constants."""
-    eta = theory.neon_plus_max_step(smoothness=smoothness) if step_size is None else step_size
-    ell = theory.log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
+    eta = extraction.neon_plus_max_step(smoothness=smoothness) if step_size is None else step_size
+    ell = extraction.log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
     scales = {
         "step_size": eta,
         "gamma": gamma,
@@ -55,25 +56,25 @@ def theory_settings(
     }
     return NeonPlusSettings(
         step_size=eta,
-        num_steps=theory.neon_plus_num_steps(
+        num_steps=extraction.neon_plus_num_steps(
             step_size=eta, gamma=gamma, dimension=dimension, smoothness=smoothness, delta=delta
         ),
-        noise_radius=theory.noise_radius(**scales),
-        trust_radius=theory.neon_plus_trust_radius(length_scale=theory.length_scale(**scales)),
-        target=theory.neon_plus_guarantee(gamma=gamma, log_factor=ell),
+        noise_radius=extraction.noise_radius(**scales),
+        trust_radius=extraction.neon_plus_trust_radius(length_scale=extraction.length_scale(**scales)),
+        target=extraction.neon_plus_guarantee(gamma=gamma, log_factor=ell),
         hessian_lipschitz=hessian_lipschitz,
-        decrease=theory.decrease(**scales),
-        momentum=theory.neon_plus_momentum(step_size=eta, gamma=gamma),
+        decrease=extraction.decrease(**scales),
+        momentum=extraction.neon_plus_momentum(step_size=eta, gamma=gamma),
         gamma=gamma,
     )
 
 
 def practical_settings(search: Search) -> NeonPlusSettings:
     """Usable constants: see `constants.practice`."""
-    eta = min(practice.step_size(smoothness=search.smoothness), 0.25 / search.gamma)  # √(ηγ) ≤ 1/2
+    eta = min(quadratics.step_size(smoothness=search.smoothness), 0.25 / search.gamma)  # √(ηγ) ≤ 1/2
     return NeonPlusSettings(
         step_size=eta,
-        num_steps=practice.neon_plus_num_steps(
+        num_steps=quadratics.neon_plus_num_steps(
             step_size=eta, gamma=search.gamma, dimension=search.dimension, delta=search.delta
         ),
         noise_radius=search.noise_radius,
@@ -81,7 +82,7 @@ def practical_settings(search: Search) -> NeonPlusSettings:
         target=search.gamma / 2.0,
         hessian_lipschitz=search.hessian_lipschitz or 0.0,
         resolution=search.smallest_radius,
-        momentum=theory.neon_plus_momentum(step_size=eta, gamma=search.gamma),
+        momentum=extraction.neon_plus_momentum(step_size=eta, gamma=search.gamma),
         gamma=search.gamma,
     )
 
@@ -110,7 +111,7 @@ def practical_renormalised_settings(search: Search) -> NeonPlusSettings:
     """The practical constants, with every probe at a radius between rounding and truncation."""
     return replace(
         practical_settings(search),
-        noise_radius=practice.renormalised_radius(
+        noise_radius=quadratics.renormalised_radius(
             smallest=search.smallest_radius, measurement=search.measurement_radius
         ),
         trust_radius=math.inf,

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants import practice, theory
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import descend
 from unsaddle.curvature.power import second_order
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import Objective, SampledFunction
+from unsaddle.theory import extraction, quadratics
 
 Product = Callable[[Tensor], Tensor]
 
@@ -49,7 +49,7 @@ def theory_settings(
 
     The number of samples makes no difference to it.
     """
-    steps = theory.oja_num_steps(smoothness=smoothness, gamma=gamma, dimension=dimension, delta=delta)
+    steps = extraction.oja_num_steps(smoothness=smoothness, gamma=gamma, dimension=dimension, delta=delta)
     return OjaSettings(
         step_size=1.0 / (smoothness * math.sqrt(steps)),
         num_steps=num_rounds(delta) * steps,
@@ -70,7 +70,7 @@ def practical_settings(
     batch = batch_size(num_samples)
     eta = noise_limited_step(gamma=gamma, smoothness=smoothness, batch=batch, num_samples=num_samples)
     rounds = 1 if batch == num_samples else num_rounds(delta)
-    steps = practice.neon_num_steps(step_size=eta, gamma=gamma, dimension=dimension, delta=delta)
+    steps = quadratics.neon_num_steps(step_size=eta, gamma=gamma, dimension=dimension, delta=delta)
     return OjaSettings(
         step_size=eta,
         num_steps=rounds * steps,
@@ -92,7 +92,7 @@ def noise_limited_step(*, gamma: float, smoothness: float, batch: int, num_sampl
     Where single samples are no rougher than F, ‖∇²f_i‖ ≤ L1, a batch Hessian is off by at most L1/√b along a direction,
     root mean square, which slows the growth of a mode from ηγ to ηγ − η²L1²/(2b) a step: by an eighth at this η.
     """
-    eta = practice.step_size(smoothness=smoothness)
+    eta = quadratics.step_size(smoothness=smoothness)
     return eta if batch == num_samples else min(eta, batch * gamma / (4.0 * smoothness**2))
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from unsaddle import vectors
-from unsaddle.constants import theory
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import SampledFunction, SecondOrderFunction
+from unsaddle.theory import extraction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ def settings_for(search: Search) -> PowerSettings:
     """η = 1/L1 and L1·log(d/δ²)/γ products, for curvature −γ/2: usable as the theory states them."""
     return PowerSettings(
         step_size=1.0 / search.smoothness,
-        num_steps=theory.power_num_steps(
+        num_steps=extraction.power_num_steps(
             smoothness=search.smoothness, gamma=search.gamma, dimension=search.dimension, delta=search.delta
         ),
         target=search.gamma / 2.0,

@@ -9,6 +9,7 @@ from enum import Enum
 from torch import Tensor
 
 from unsaddle.cost import Cost
+from unsaddle.measure.direction import Measurement, Scale
 
 
 class Status(Enum):
@@ -52,49 +53,6 @@ class Status(Enum):
     NOT_FINITE = (
         "a value or gradient was NaN or infinite: look for NaN and Inf in the data, move x, or bound the function there"
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scale:
-    """The constants that a measurement goes by."""
-
-    gamma: float
-    """γ, given or relative to L1."""
-    smoothness: float
-    """L1, given or the largest |eigenvalue| seen."""
-    noise: float
-    """σ, the absolute error of a gradient."""
-    radius: float
-    """r, the probe radius: structure narrower than this is invisible."""
-    measuring_radii: tuple[float, ...] = ()
-    """Where a direction is measured, the next one where the radii around the one before do not agree; (r,) if empty."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """Curvature along one direction, by symmetric gradient differences."""
-
-    curvature: float
-    """vᵀ(∇f(x+rv) − ∇f(x−rv))/(2r), extrapolated to r = 0."""
-    error: float
-    """How far it may be off: truncation and rounding; on fresh samples, the interval's half-width."""
-    radius: float
-    """r, the smallest of the radii."""
-    consistent: bool = True
-    """Whether the radii agree as those of a smooth function do; if not, the error is not to be trusted."""
-    samples: int
-    """How many samples answered."""
-    fresh: bool
-    """Whether they are independent of the direction."""
-    hessian_lipschitz: float = math.nan
-    """L2 as it shows along the direction, from below; nan on fresh samples."""
-    deviation: float = math.nan
-    """On fresh samples: the standard deviation of one sample's curvature along the direction, the Hessian's noise."""
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether the function answered with numbers at every radius and on every batch."""
-        return math.isfinite(self.curvature) and math.isfinite(self.error)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants import estimates, practice
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.result import Candidate, Scale, Status
+from unsaddle.curvature.result import Candidate, Status
+from unsaddle.measure import smoothness
+from unsaddle.measure.direction import Scale
 from unsaddle.objective import Objective, SampledFunction
+from unsaddle.theory import quadratics
 
 Observer = Callable[[int, Tensor], None]
 """Called with (step, iterate) at each step of an extractor, for studies; the iterate must not be kept or changed."""
@@ -85,11 +87,11 @@ class Search:
     def smoothness(self) -> float:
         """L1, given or measured with a few gradients, and never below γ."""
         if self.given_smoothness is None:
-            if not self.affords(estimates.SMOOTHNESS_STEPS):
+            if not self.affords(smoothness.SMOOTHNESS_STEPS):
                 raise Inconclusive(Status.BUDGET_SPENT)
             # At the cube root of the precision, truncation and rounding balance.
             radius = torch.finfo(self.x.dtype).eps ** (1.0 / 3.0) * max(1.0, self.f_hat.x_norm)
-            measured = estimates.smoothness(lambda v: self.f_hat.replace_by_product(v, radius), self.x, self.generator)
+            measured = smoothness.smoothness(lambda v: self.f_hat.replace_by_product(v, radius), self.x, self.generator)
             if not math.isfinite(measured):
                 raise Inconclusive(Status.NOT_FINITE)
             if measured == 0.0:
@@ -106,21 +108,21 @@ class Search:
     @property
     def noise(self) -> float:
         """σ: what rounding does to a gradient, as far as its size tells."""
-        return practice.gradient_noise(
+        return quadratics.gradient_noise(
             dtype=self.x.dtype, grad_norm=self.f_hat.grad_norm, smoothness=self.smoothness, x_norm=self.f_hat.x_norm
         )
 
     @property
     def trust_radius(self) -> float:
         """U: how far f̂ is taken to be quadratic."""
-        return practice.trust_radius(
+        return quadratics.trust_radius(
             gamma=self.gamma, hessian_lipschitz=self.hessian_lipschitz, x_norm=self.f_hat.x_norm
         )
 
     @property
     def smallest_radius(self) -> float:
         """r_min: how near to x rounding allows a probe."""
-        return practice.smallest_radius(
+        return quadratics.smallest_radius(
             noise=self.noise, gamma=self.gamma, dtype=self.x.dtype, smoothness=self.smoothness
         )
 
@@ -128,7 +130,7 @@ class Search:
     def noise_radius(self) -> float:
         """r: how large the noise is."""
         self.check_precision()
-        return practice.noise_radius(
+        return quadratics.noise_radius(
             smallest=self.smallest_radius, trust=self.trust_radius, dimension=self.dimension, delta=self.delta
         )
 
@@ -136,7 +138,7 @@ class Search:
     def measurement_radius(self) -> float:
         """Where the curvature of a candidate is measured."""
         self.check_precision()
-        return practice.measurement_radius(smallest=self.smallest_radius, trust=self.trust_radius)
+        return quadratics.measurement_radius(smallest=self.smallest_radius, trust=self.trust_radius)
 
     @property
     def scale(self) -> Scale:

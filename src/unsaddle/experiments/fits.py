@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsaddle.constants import student
+from unsaddle.measure import student
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,19 +26,19 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants import estimates
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.krylov import KrylovSettings, krylov
-from unsaddle.curvature.lanczos import LanczosSettings, lanczos
+from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
+from unsaddle.curvature.krylov.extractor import NOISE_SHARE
+from unsaddle.curvature.krylov.lanczos import LanczosSettings, lanczos
 from unsaddle.curvature.neon import NeonSettings, neon
 from unsaddle.curvature.neon_plus import NeonPlusSettings, neon_plus
 from unsaddle.curvature.power import PowerSettings, power, second_order
-from unsaddle.curvature.probing import NOISE_SHARE
 from unsaddle.curvature.result import Candidate
 from unsaddle.curvature.search import Observer
 from unsaddle.experiments import data, harness
 from unsaddle.experiments.rows import Row
+from unsaddle.measure import noise
 from unsaddle.objective import Objective
 from unsaddle.problems import sigmoid_least_squares
 from unsaddle.problems.problem import Problem
@@ -250,7 +250,7 @@ def _neon_plus_settings(job: harness.Job) -> NeonPlusSettings:
 def _krylov(job: harness.Job, f_hat: DisplacedFunction, tape: _Tape) -> Candidate:
     """As `negative_curvature` calls it if nothing is given: σ is measured first, and it ends when it is sure."""
     x, generator = f_hat.x, _start(job)
-    near = estimates.gradient_noise(f_hat.f.grad, x, f_hat.x_norm, f_hat.grad0, generator)
+    near = noise.gradient_noise(f_hat.f.grad, x, f_hat.x_norm, f_hat.grad0, generator)
     eps = torch.finfo(x.dtype).eps
     settings = KrylovSettings(
         num_steps=job["iterations"],

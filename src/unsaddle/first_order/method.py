@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.look import Look
+from unsaddle.first_order.anchor import Look
 from unsaddle.objective import Objective
 
 Plain = Callable[[Objective, Tensor, torch.Generator], tuple[Tensor, Tensor]]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
-from unsaddle.first_order.look import Look
+from unsaddle.first_order.anchor import Look
 from unsaddle.first_order.method import Local
 from unsaddle.objective import Objective
 

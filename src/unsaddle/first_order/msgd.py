@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.look import Look, look
+from unsaddle.first_order.anchor import Look, look
 from unsaddle.first_order.method import FAILURE, SUCCESS, Local
 from unsaddle.objective import Objective
 

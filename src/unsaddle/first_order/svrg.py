@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.look import Look, look
+from unsaddle.first_order.anchor import Look, look
 from unsaddle.first_order.method import Local, guarded
 from unsaddle.first_order.variance_reduced import InnerLoop, descend
 from unsaddle.objective import Objective

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from unsaddle.first_order.look import Look
+from unsaddle.first_order.anchor import Look
 from unsaddle.first_order.method import FirstOrderMethod, Local
 from unsaddle.run import Run
 

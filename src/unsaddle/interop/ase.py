@@ -23,8 +23,8 @@ from torch import Tensor
 
 import unsaddle
 from unsaddle import checks, vectors
+from unsaddle.judgement.verdict import Verdict
 from unsaddle.objectives.deterministic import Deterministic
-from unsaddle.verdict import Verdict
 
 Array = NDArray[np.float64]
 

@@ -2,7 +2,7 @@
 
 from unsaddle.objectives.finite_sum import FiniteSum
 from unsaddle.objectives.function import Function
-from unsaddle.objectives.model import ModelObjective
+from unsaddle.objectives.model.objective import ModelObjective
 from unsaddle.objectives.numpy_function import numpy_function
 from unsaddle.objectives.stream import Stream
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from unsaddle.cost import Ledger
 from unsaddle.objective import Oracle, SampledFunction, freeze
 from unsaddle.objectives import derivatives
+from unsaddle.objectives.rank_rows import SharedOracle, split_by_rank
 from unsaddle.objectives.sampling import draw_indices, take_rows
-from unsaddle.objectives.shared import SharedOracle, split_by_rank
 from unsaddle.ranks import replicated
 
 LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)

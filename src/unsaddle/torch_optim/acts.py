@@ -8,8 +8,9 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.curvature.displaced import VALUE_ROUNDING
 from unsaddle.curvature.result import Status
+from unsaddle.escape import slope_search
 from unsaddle.objective import SampledFunction
-from unsaddle.torch_optim import length, policy
+from unsaddle.torch_optim import policy
 
 DELTA = 0.05
 """The probability that an unlucky random start hides a curvature below −γ."""
@@ -45,7 +46,7 @@ def length_along(f: SampledFunction, x: Tensor, v: Tensor, *, radius: float) -> 
         (above, rise), (below, fall) = at(f, x, v, s), at(f, x, v, -s)
         return (above + below) / 2.0, (rise - fall) / 2.0
 
-    best = length.search(
+    best = slope_search.search(
         both_ways,
         value=value,
         first=max(4.0 * radius, FIRST_LENGTH * (vectors.norm(x) or 1.0)),

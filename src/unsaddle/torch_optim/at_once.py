@@ -11,7 +11,7 @@ from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import RELATIVE_GAMMA, find
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.objective import Objective
-from unsaddle.objectives.parameters import FlatParameters
+from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.ranks import with_its_ranks
 from unsaddle.torch_optim import acts, policy
 from unsaddle.torch_optim.events import Event

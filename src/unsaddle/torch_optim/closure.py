@@ -15,9 +15,9 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from unsaddle import checks, ranks, vectors
 from unsaddle.cost import Ledger
 from unsaddle.objective import SampledFunction, freeze
-from unsaddle.objectives.parameters import FlatParameters
-from unsaddle.objectives.randomness import RandomState
-from unsaddle.objectives.replayed import Replayed
+from unsaddle.objectives.model.parameters import FlatParameters
+from unsaddle.objectives.model.replay import Replayed
+from unsaddle.objectives.model.rng import RandomState
 
 Closure = Callable[[], Any]
 """Sets gradients to zero, computes the loss, calls `.backward()`, returns the loss."""

@@ -13,7 +13,7 @@ from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.objective import Objective, SampledFunction
-from unsaddle.objectives.parameters import FlatParameters
+from unsaddle.objectives.model.parameters import FlatParameters
 
 FLAT_TENSOR = 1e-5
 """A parameter is flat if its gradient was never above this share of the largest, at x and at all probes."""

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from unsaddle import checks, ranks
 from unsaddle.objective import Objective
-from unsaddle.objectives.parameters import FlatParameters
+from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim import policy
 from unsaddle.torch_optim.at_once import decide
 from unsaddle.torch_optim.closure import Closure, ClosureObjective

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import ranks
-from unsaddle.constants import student
+from unsaddle.measure import student
 
 IDLE, CONFIRM, TRIAL = "idle", "confirm", "trial"
 

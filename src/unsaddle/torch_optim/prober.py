@@ -11,7 +11,7 @@ import torch
 
 from unsaddle.curvature.extract import RELATIVE_GAMMA, find
 from unsaddle.curvature.result import Status
-from unsaddle.objectives.parameters import FlatParameters
+from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim import acts, policy
 from unsaddle.torch_optim.closure import Closure, ClosureObjective
 from unsaddle.torch_optim.events import CANDIDATE, Event

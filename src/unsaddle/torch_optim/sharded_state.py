@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unsaddle.objectives.parameters import FlatParameters
+from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.ranks import is_sharded, local
 from unsaddle.torch_optim import policy
 

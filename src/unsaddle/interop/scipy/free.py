@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.extract import RELATIVE_GAMMA
-from unsaddle.curvature.probing import NOISE_SHARE
+from unsaddle.curvature.krylov.extractor import NOISE_SHARE
 from unsaddle.interop.scipy.problem import CENTRAL, Array, Problem
 from unsaddle.objectives.deterministic import Deterministic
 

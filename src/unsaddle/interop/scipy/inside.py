@@ -9,10 +9,10 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.cost import Ledger
-from unsaddle.escape import by_line_search
+from unsaddle.escape.steps import by_line_search
 from unsaddle.interop.scipy.free import FreeFunction
 from unsaddle.interop.scipy.problem import EPS, Array, Problem
-from unsaddle.verdict import Verdict
+from unsaddle.judgement.verdict import Verdict
 
 LONG = 1e-3
 """The first length of a step, times max(1, the size of x)."""

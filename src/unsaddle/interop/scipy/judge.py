@@ -19,7 +19,7 @@ from unsaddle.interop.scipy.gradient_check import SECOND, check_beside, contradi
 from unsaddle.interop.scipy.inside import by_descent, by_lines, down, inwards_from
 from unsaddle.interop.scipy.look import look, nothing_free
 from unsaddle.interop.scipy.problem import Array, Problem
-from unsaddle.verdict import Verdict
+from unsaddle.judgement.verdict import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

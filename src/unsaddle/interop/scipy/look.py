@@ -10,15 +10,17 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.constants.estimates import relative_error
 from unsaddle.cost import Cost, Ledger
-from unsaddle.curvature import auto, measure
+from unsaddle.curvature import auto
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extract import RELATIVE_GAMMA
-from unsaddle.curvature.krylov import KrylovCandidate, KrylovSettings, krylov
-from unsaddle.curvature.result import Curvature, Measurement, Status
+from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, krylov
+from unsaddle.curvature.result import Curvature, Status
 from unsaddle.interop.scipy.free import FreeFunction
-from unsaddle.verdict import Verdict, conclude, is_minimum
+from unsaddle.judgement.verdict import Verdict, conclude, is_minimum
+from unsaddle.measure import direction
+from unsaddle.measure.direction import Measurement
+from unsaddle.measure.noise import relative_error
 
 MOST_STEPS = 200
 """Gradients after which the short look gives way to the long one."""
@@ -150,7 +152,7 @@ def _saddle(f: FreeFunction, f_hat: DisplacedFunction, candidate: KrylovCandidat
     """The verdict on a direction that is measured again; None if that does not bear it out."""
     assert candidate.vector is not None
     v = candidate.vector.div_(vectors.norm(candidate.vector))
-    same = measure.on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0)
+    same = direction.on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0)
     if not (same.is_finite and same.consistent and same.curvature + same.error < 0.0):
         return None
     found = _evidence(f_hat, candidate, delta, Status.FOUND, v, same)

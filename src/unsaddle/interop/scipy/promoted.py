@@ -17,7 +17,7 @@ from unsaddle.interop.scipy.gradient_check import check_gradient as check_agains
 from unsaddle.interop.scipy.judge import judge
 from unsaddle.interop.scipy.problem import Array, Problem
 from unsaddle.interop.scipy.products import Products
-from unsaddle.verdict import Verdict
+from unsaddle.judgement.verdict import Verdict
 
 BUDGETS = {"maxiter": "nit", "maxfun": "nfev", "maxfev": "nfev"}
 """Options of SciPy's methods that bound all of a run, and the field of the result that counts against them."""

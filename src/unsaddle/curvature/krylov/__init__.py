@@ -1,0 +1,1 @@
+"""Krylov methods: one process, and its clients."""

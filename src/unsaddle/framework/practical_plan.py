@@ -1,0 +1,192 @@
+"""NEON-A with constants that are measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unsaddle.curvature.extract import RELATIVE_GAMMA, find
+from unsaddle.curvature.result import Curvature, Status
+from unsaddle.escape import steps as escape
+from unsaddle.first_order.anchor import Look, look, smoothness
+from unsaddle.first_order.method import FirstOrderMethod, Local
+from unsaddle.framework.plan import Evidence
+from unsaddle.measure import batches
+from unsaddle.options import Options
+from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.theory import extraction
+
+FIRST_SAMPLES = 64
+"""Samples that V is measured from at the start and after an escape."""
+
+FIRST_EXTRACTION, GROWTH, LARGEST_EXTRACTION = 128, 4, 128 * 4**6
+"""|S2| of the first extraction, what it is multiplied by where it does not decide, and the largest of a stream."""
+
+EXTRACTIONS = 100
+"""δ is that of a run of up to so many extractions, at each of which a saddle could be taken for a minimum."""
+
+SAMPLE_SHARE = 0.5
+"""On a sample, this share of γ is left to the difference between F_S and F."""
+
+TEST_FACTOR = 4.0
+"""A first-order test that decides takes TEST_FACTOR·V/ε² samples: a standard error of ε/2."""
+
+RECOVERIES = 20
+"""Rounds that may end in infinity, between two escapes, before the run is called divergent."""
+
+ESCAPES = ("line search", "measured", "gradient", "random")
+
+
+@dataclass
+class PracticalPlan:
+    """Every constant from what is seen; nothing has to be given.
+
+    - *Test*: V and ĝ of the last look size the next; one that reads below 1.5ε without deciding is repeated on 4V/ε²
+      samples. After a larger test that fails, 1, 3, 7, … rounds pass before the next, so that tests stay a small share.
+    - *Extraction*: on 128 samples, then four times as many until it decides. Directions are confirmed on fresh batches;
+      "nothing" counts when the Hessian's sampling error along the lowest directions leaves λ_min above −γ.
+    - *Escape*: the better of both signs, then doubled while the value on fresh samples falls.
+    """
+
+    options: Options
+    escape_by: str = "line search"
+    hessian_lipschitz: float | None = None
+    """L2, which every other escape needs."""
+    fixed_step: bool = False
+    """Whether the caller gave the step size, so that there is nothing to make more careful."""
+    _failed_tests: int = field(default=0, repr=False)
+    _rounds_to_wait: int = field(default=0, repr=False)
+    _recoveries: int = field(default=0, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.escape_by not in ESCAPES:
+            raise ValueError(f"escape must be one of {', '.join(ESCAPES)}; got {self.escape_by!r}")
+        if self.escape_by != "line search" and self.hessian_lipschitz is None:
+            raise ValueError(f"escape={self.escape_by!r} needs hessian_lipschitz; give it, or use escape='line search'")
+
+    def begin(self, run: Run, x: Tensor, local: Local) -> None:
+        n = run.num_samples
+        self._recoveries = 0
+        size = None if n is not None and n <= 2 * FIRST_SAMPLES else FIRST_SAMPLES
+        first = look(run.objective, x, size, run.generator)
+        local.variance = 0.0 if first.everything else first.variance
+        local.gradient_norm = first.norm
+        finite = first.is_finite and math.isfinite(local.variance)
+        if finite and run.escapes:  # From here on a run that is ended has more to return than the saddle.
+            error = math.sqrt(first.squared_error)
+            run.checked(x, value=first.value, gradient_norm=first.norm, gradient_error=error, note="after an escape")
+        measured = smoothness(run.objective, x, run.generator) if finite else math.nan
+        if not math.isfinite(measured):
+            raise RunEnded(Ending.DIVERGED if run.escapes else Ending.NOT_FINITE)
+        # Where the Hessian vanishes, any step will do to begin with; the guards of the methods see to the rest.
+        local.smoothness = measured if measured > 0.0 else max(1.0, first.norm)
+
+    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Look:
+        seen = look(run.objective, y, method.look_size(local), run.generator)
+        self._learn(seen, local)
+        undecided = not seen.everything and not seen.passes(run.eps) and seen.may_pass(run.eps)
+        if not undecided:
+            return seen
+        if self._rounds_to_wait > 0:
+            self._rounds_to_wait -= 1
+            return seen
+        size = Local(run.eps, run.num_samples, variance=local.variance, gradient_norm=0.0).samples_for(
+            TEST_FACTOR, at_least=seen.samples
+        )
+        if size is not None and size <= seen.samples:
+            return seen
+        seen = look(run.objective, y, size, run.generator)
+        self._learn(seen, local)
+        self._failed_tests = 0 if seen.passes(run.eps) else self._failed_tests + 1
+        self._rounds_to_wait = 2**self._failed_tests - 1
+        return seen
+
+    def _learn(self, seen: Look, local: Local) -> None:
+        local.gradient_norm = math.sqrt(max(0.0, seen.norm**2 - seen.squared_error))
+        if not seen.everything and math.isfinite(seen.variance):
+            local.variance = seen.variance
+
+    def is_small(self, seen: Look) -> bool:
+        return seen.passes(self.options.eps)
+
+    def extract(self, run: Run, y: Tensor) -> Evidence:
+        n = run.num_samples
+        size: int | None = FIRST_EXTRACTION
+        while True:
+            if n is not None and size is not None and 2 * size > n:
+                size = None
+            share = 1.0 if size is None else SAMPLE_SHARE
+            found = find(
+                run.objective,
+                y,
+                gamma=None if self.options.gamma is None else share * self.options.gamma,
+                relative_gamma=share * RELATIVE_GAMMA,
+                method=self.options.extractor,
+                samples=size,
+                delta=self.options.delta / (2.0 * EXTRACTIONS),
+                smoothness=None,
+                hessian_lipschitz=None,
+                basis=None,
+                max_gradients=None,
+                seed=int(torch.randint(2**31, (), generator=run.generator)),
+                keep_history=False,
+                settings="practical",
+                ledger=run.ledger,
+            )
+            evidence = self._weigh(run, y, found, size, share)
+            last = size is None or size >= LARGEST_EXTRACTION
+            if evidence.decided or last:
+                return evidence
+            assert size is not None
+            size *= GROWTH
+
+    def _weigh(self, run: Run, y: Tensor, found: Curvature, size: int | None, share: float) -> Evidence:
+        """Whether that decides."""
+        known: dict[str, Any] = {
+            "gamma": found.gamma / share,
+            "radius": found.radius,
+            "samples": size,
+            "note": f"{found.method} on {'everything' if size is None else size}: {found.status.name}",
+        }
+        if found.direction is not None:
+            at = found.measurements[-1]
+            return Evidence(direction=found.direction, decided=True, curvature=at.curvature, error=at.error, **known)
+        if found.status is not Status.NOTHING_FOUND:
+            return Evidence(decided=False, curvature=found.lowest, **known)
+        if size is None:
+            return Evidence(decided=True, curvature=found.lowest, **known)
+        if not found.deciding:  # This extractor does not say which directions are lowest, so F itself has to be asked.
+            return Evidence(decided=False, curvature=found.lowest, **known)
+        functions = batches.batches(run.objective, size, run.generator)
+        directions = found.deciding[:-1] or found.deciding
+        slack = max(
+            batches.curvature_on(functions, y, v, found.radius).error(self.options.delta / 2.0) for v in directions
+        )
+        enough = slack <= found.gamma / share - found.gamma
+        return Evidence(decided=enough, curvature=found.lowest, error=slack, **known)
+
+    def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
+        assert found.direction is not None
+        v, q = found.direction, -found.curvature
+        if self.escape_by == "line search":
+            f = run.objective.sample(found.samples, run.generator)
+            return escape.by_line_search(f, y, v, curvature=q, first_length=4.0 * found.radius)
+        assert self.hessian_lipschitz is not None
+        length = extraction.measured_escape_length(curvature=-q, hessian_lipschitz=self.hessian_lipschitz)
+        if self.escape_by == "random":
+            return escape.at_random(y, v, length, run.generator)
+        if self.escape_by == "gradient":
+            return escape.against_gradient(y, v, seen.gradient, length)
+        f = run.objective.sample(found.samples, run.generator)
+        return escape.better_sign(f, y, v, length)
+
+    def recover(self, run: Run, local: Local) -> bool:
+        if self.fixed_step or self._recoveries == RECOVERIES:
+            return False
+        self._recoveries += 1
+        local.smoothness *= 8.0
+        return True

@@ -1,0 +1,42 @@
+"""Gradients that backward adds to a vector of the caller's, without one of their own."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from unsaddle.objectives.model.parameters import FlatParameters
+
+
+class AddedUp:
+    """From now on each parameter's `.grad` is a view of its part of `out`, so that backward adds in place to `out`.
+
+    For gradients that nobody but torch's own accumulation writes to: `wrapped.is_wrapped` tells of some that are not.
+
+    Args:
+        flat: the parameters.
+        out: what is added to.
+
+    >>> import torch
+    >>> layer, out = torch.nn.Linear(2, 1), torch.tensor([10.0, 20.0, 30.0])
+    >>> added = AddedUp(FlatParameters(layer.named_parameters()), out)
+    >>> layer(torch.tensor([1.0, 2.0])).sum().backward()
+    >>> out.tolist(), added.anything, added.replaced()
+    ([11.0, 22.0, 31.0], True, [])
+    """
+
+    def __init__(self, flat: FlatParameters, out: Tensor) -> None:
+        self._flat, self._out = flat, out
+        self._parts = [part for _, part in flat.pieces(out)]
+        for parameter, part in zip(flat.tensors, self._parts, strict=True):
+            parameter.grad = part
+        self._version = out._version
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything was added."""
+        return self._out._version != self._version
+
+    def replaced(self) -> list[str]:
+        """Names of the parameters whose `.grad` is no longer what it was set to."""
+        named = zip(self._flat.names, self._flat.tensors, self._parts, strict=True)
+        return [name for name, parameter, part in named if parameter.grad is not part]

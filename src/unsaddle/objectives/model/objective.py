@@ -1,0 +1,253 @@
+"""A torch model, its loss and its data as an objective."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unsaddle import checks
+from unsaddle.cost import Ledger
+from unsaddle.objective import SampledFunction, freeze
+from unsaddle.objectives import derivatives
+from unsaddle.objectives.model import data as batches
+from unsaddle.objectives.model import distributed as wrapped
+from unsaddle.objectives.model import hooks
+from unsaddle.objectives.model.parameters import FlatParameters
+from unsaddle.objectives.model.rank_data import SharedSource
+from unsaddle.objectives.model.replay import Replayed
+from unsaddle.objectives.model.rng import RandomState
+from unsaddle.ranks import of_parameters, raised_on_all
+
+NameFilter = Callable[[str], bool] | str | Iterable[str]
+
+
+class ModelObjective:
+    """F(x) = mean over the data of loss(model with parameters x, batch).
+
+    Args:
+        model: any module: compiled, with checkpoints, in train or eval mode. It is evaluated in the mode that it is in.
+        loss: `loss(model, batch) -> scalar`, the *mean* over the rows of the batch. Moving the batch to a device and
+            entering autocast are its affair.
+        data: a Dataset; a DataLoader, whose data set, `collate_fn` and `batch_size` are taken; or a list of batches, of
+            which each counts as one sample and weighs the same.
+        micro_batch: rows that go through the model at once, at most; gradients add up. By default the loader's batch
+            size, or 128. Rows are spread evenly, and batch statistics are those of a micro batch.
+        parameters: which ones to vary, by name: a pattern as "head.*", several, or a function of the name. By default
+            all that require a gradient.
+        scaler: a GradScaler whose scale keeps float16 gradients from vanishing. Gradients are divided by it again, and
+            its state is left alone.
+        hooks: "skip" to keep gradient hooks of parameters (clipping, optimizers that step in backward) from running, or
+            "run".
+        seed: of dropout masks and augmentation where nothing is drawn, and of loaders that draw themselves.
+
+    Under torch.distributed a model that is wrapped in DDP or sharded by FSDP2 (`fully_shard`) is probed by all of its
+    ranks together: each has its own rows in `data`, F is the mean over those of all ranks, and `.point` is what this
+    rank holds of the vector. `num_samples` and `samples` count rows on all ranks.
+
+    Every evaluation runs the model at another point and puts everything back: parameters, `.grad`, buffers, modes,
+    random states. Gradients come from `.backward()` alone. A sample is frozen with its batches, dropout masks and
+    batch statistics.
+
+    >>> from torch.utils.data import TensorDataset
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1, bias=False))
+    >>> for p in model.parameters():
+    ...     _ = torch.nn.init.zeros_(p)  # A saddle: each layer hides the other.
+    >>> data = TensorDataset(torch.eye(2), torch.ones(2, 1))
+    >>> F = ModelObjective(model, lambda model, batch: (model(batch[0]) - batch[1]).square().mean(), data)
+    >>> f = F.sample()
+    >>> f.size, F.point.shape, f.grad(F.point).tolist()
+    (2, torch.Size([6]), [0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[Any, Any], Tensor],
+        data: Any,
+        *,
+        micro_batch: int | None = None,
+        parameters: NameFilter | None = None,
+        scaler: Any = None,
+        hooks: str = "skip",
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(
+                f"model must be a torch.nn.Module, got {type(model).__name__}; use unsaddle.Function for a function of "
+                "a flat vector"
+            )
+        derivatives.check_callable(loss, "loss")
+        if getattr(loss, "__module__", "") in ("torch.nn.modules.loss", "torch.nn.functional"):
+            name = getattr(loss, "__name__", f"nn.{type(loss).__name__}()")
+            raise TypeError(
+                f"loss is called as loss(model, batch), got {name}, which takes outputs and targets; write "
+                f"lambda model, batch: {name}(model(batch[0]), batch[1])"
+            )
+        _check_takes_a_model_and_a_batch(loss)
+        if micro_batch is not None:
+            checks.count(micro_batch, "micro_batch")
+        self._model, self._loss, self._scaler = model, loss, scaler
+        self._skip_hooks = checks.choice(hooks, "hooks", ("skip", "run")) == "skip"
+        self._seed = checks.count(seed, "seed", at_least=0)
+        self._modules = [m for m in (model, loss) if isinstance(m, nn.Module)]
+        wrapped.reshard(self._modules)
+        self.parameters = FlatParameters(_chosen(model, parameters))
+        self.ranks = of_parameters(self.parameters.tensors, wrapped.process_group(model))
+        with raised_on_all(self.ranks, "data"):
+            own = batches.source(data, micro_batch, self._seed, shared=self.ranks is not None)
+        self._source: batches.Source | SharedSource = own if self.ranks is None else SharedSource(own, self.ranks)
+        # What autograd alone writes to, backward can add to a vector in place.
+        self._adds = scaler is None and self._skip_hooks and self.ranks is None and not wrapped.is_wrapped(model)
+        self._warned = False
+
+    @property
+    def num_samples(self) -> int | None:
+        """Rows of the data set, or batches of the list; None for a loader without end."""
+        return self._source.num_samples
+
+    @property
+    def point(self) -> Tensor:
+        """The parameters as they are, as one vector; to be read or copied, not written to."""
+        return self.parameters.remembered()
+
+    def __repr__(self) -> str:
+        rows = "data without end" if self.num_samples is None else f"{self.num_samples} samples"
+        return f"ModelObjective({type(self._model).__name__}, {self.parameters.dimension} parameters, {rows})"
+
+    def assign(self, x: Tensor) -> None:
+        """Make x the parameters of the model, as after an escape."""
+        self.parameters.assign(checks.point(x))
+
+    def sample(
+        self,
+        size: int | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        replacement: bool = False,
+        hessian: bool = False,
+        ledger: Ledger | None = None,
+    ) -> SampledFunction:
+        """F_S with its batches, masks and statistics frozen. Everything, in the order of the data, if `size` is None.
+
+        A sample is read once and held; everything is read again at each evaluation.
+        """
+        if hessian:
+            raise ValueError(
+                "a ModelObjective has gradients only, no Hessian products; use a method that needs no others, such as "
+                "krylov, neon or neon+"
+            )
+        self._warn_of_hooks()
+        seed = self._seed
+        if size is None:
+            drawn = self._source.everything()
+        else:
+            checks.count(size, "size")
+            generator = checks.generator(generator)
+            seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+            drawn = self._source.draw(size, generator, replacement, seed)
+        start = RandomState.seeded(seed + 1, {self.parameters.device})  # Not the numbers that augmentation drew.
+        oracle = Replayed(
+            lambda backward: self._run(drawn, backward),
+            self.parameters,
+            self._modules,
+            start=start,
+            skip_hooks=self._skip_hooks,
+            ranks=self.ranks,
+            # torch wants a gradient to lie in memory as its parameter does, and warns where it does not.
+            add=(lambda weight: self._run(drawn, True, weight)) if self._adds and self.parameters.contiguous else None,
+        )
+        return freeze(oracle, drawn.size, False, ledger)
+
+    def _run(self, drawn: batches.Drawn, backward: bool, factor: float = 1.0) -> Tensor:
+        """The mean loss over the batches, one after the other, with `factor` times its gradients added to `.grad`."""
+        scale = 1.0 if self._scaler is None else float(self._scaler.get_scale())
+        total: Tensor | None = None
+        with torch.set_grad_enabled(backward):
+            for i, (batch, weight) in enumerate(drawn.weighted):
+                torch.clear_autocast_cache()  # It would hold the weights of the last point.
+                versions, added = _versions(batch), self.parameters.gradients()
+                more = backward and i + 1 < drawn.batches
+                with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
+                    value = checks.scalar(self._loss(self._model, batch), "the loss", ".mean()")
+                if _versions(batch) != versions:
+                    raise ValueError(
+                        "the loss changed its batch in place, so it would not be the same at the next point; have it "
+                        "work on a copy"
+                    )
+                if self._adds and not FlatParameters.still_has(added):
+                    raise ValueError(
+                        "the loss changed or dropped gradients that further ones are to be added to: expected it to "
+                        "leave .grad alone; take zero_grad() and backward() out of it"
+                    )
+                del added
+                if backward:
+                    if not value.requires_grad:
+                        raise ValueError(
+                            "the loss does not depend on the parameters through autograd; look for detach(), item() or "
+                            "no_grad() inside it"
+                        )
+                    with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
+                        torch.autograd.backward(value, torch.full_like(value, factor * weight * scale))
+                part = value.detach().to(torch.promote_types(value.dtype, torch.float32)) * weight
+                total = part if total is None else total + part
+                del value  # Its graph goes before the next one comes.
+        if backward and scale != 1.0:
+            for parameter in self.parameters.tensors:
+                if parameter.grad is not None:
+                    parameter.grad = parameter.grad / scale
+        assert total is not None
+        return total
+
+    def _warn_of_hooks(self) -> None:
+        if self._warned or not self._skip_hooks:
+            return
+        found = hooks.names(self._model.named_parameters())
+        if found:
+            self._warned = True
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            warnings.warn(
+                f"gradient hooks of parameters are not run while the model is probed ({'; '.join(found[:3])}{more}), "
+                "since what they make of a gradient is not the gradient of the loss; pass hooks='run' to run them",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+
+def _check_takes_a_model_and_a_batch(loss: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(loss)
+    except (TypeError, ValueError):
+        return  # Some built-in functions do not say.
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        raise TypeError(
+            f"loss is called as loss(model, batch), got one that takes {signature}; unpack the batch inside it, as in "
+            "lambda model, batch: loss(model(batch[0]), batch[1])"
+        ) from None
+
+
+def _chosen(model: nn.Module, chosen: NameFilter | None) -> list[tuple[str, Tensor]]:
+    """Named parameters that pass the filter; torch.compile's prefix is no part of a name."""
+    named = [(name.replace("_orig_mod.", ""), parameter) for name, parameter in model.named_parameters()]
+    if chosen is None:
+        return list(named)
+    if callable(chosen):
+        return [(name, parameter) for name, parameter in named if chosen(name)]
+    patterns = [chosen] if isinstance(chosen, str) else list(chosen)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name, _ in named):
+            known = ", ".join(name for name, _ in named[:5])
+            raise ValueError(f"no parameter is called {pattern!r}; there are {known}{', ...' if named[5:] else ''}")
+    return [(name, p) for name, p in named if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _versions(batch: Any) -> list[int]:
+    return [t._version for t in batches.tensors_in(batch) if not t.is_inference()]

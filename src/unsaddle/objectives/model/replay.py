@@ -1,0 +1,143 @@
+"""The oracle of something that runs a model: every evaluation is the same run at another point, and leaves no trace."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from unsaddle import checks
+from unsaddle.objectives.model.accumulation import AddedUp
+from unsaddle.objectives.model.distributed import reshard
+from unsaddle.objectives.model.parameters import FlatParameters
+from unsaddle.objectives.model.restore import untouched
+from unsaddle.objectives.model.rng import RandomState
+from unsaddle.ranks import Ranks
+
+
+class Replayed:
+    """Oracle of `run(backward) -> value`, which computes a loss and, if asked to, calls `.backward()` on it.
+
+    Each evaluation starts from the same random numbers and the same buffers, so that the same dropout masks and batch
+    statistics answer at x and at x+u, and runs `untouched`.
+
+    Args:
+        run: the loss at the parameters as they are; it leaves gradients in `.grad` if `backward` is True.
+        flat: the parameters.
+        modules: what is restored beside them.
+        start: the random numbers; those of the moment that this is made, if left out.
+        skip_hooks: whether gradient hooks of parameters are kept from running.
+        what: how errors call `run`.
+        ranks: those that run it together, each on data of its own, and reduce gradients themselves; the value is the
+            mean over them.
+        add: the same as `run`, with gradients multiplied by its argument and added to what is in `.grad`, if it can.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[bool], Tensor],
+        flat: FlatParameters,
+        modules: Sequence[nn.Module] = (),
+        *,
+        start: RandomState | None = None,
+        skip_hooks: bool = True,
+        what: str = "the loss",
+        ranks: Ranks | None = None,
+        add: Callable[[float], Tensor] | None = None,
+    ) -> None:
+        self._ranks, self._add = ranks, add
+        self._run, self._flat, self._modules, self._what = run, flat, modules, what
+        self._start = RandomState.capture({flat.device}) if start is None else start
+        self._skip_hooks = skip_hooks
+        watched = {id(p): (name, p) for module in modules for name, p in module.named_parameters()}
+        self._watched = watched | {id(p): (n, p) for n, p in zip(flat.names, flat.tensors, strict=True)}
+
+    def value(self, x: Tensor) -> Tensor:
+        return self._evaluate(x, backward=False)[0]
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.value_and_grad_at_sum(x, None, 0.0)
+
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+        """At x + scale·u, which is formed in the parameters' own memory."""
+        value, grad = self._evaluate(x, u, scale, backward=True)
+        assert grad is not None
+        return value, grad
+
+    def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
+        """The gradient alone. The value is this rank's own, so that nobody has to be asked for theirs."""
+        _, grad = self._evaluate(x, u, scale, backward=True, alone=True)
+        assert grad is not None
+        return grad
+
+    def add_grad_at_sum(
+        self, out: Tensor, x: Tensor, u: Tensor | None, scale: float, weight: float, afresh: bool
+    ) -> None:
+        """Add weight times the gradient to `out`, which may be u, or to zero in the place of `out`."""
+        if self._add is None or out.is_inference():  # Autograd may not write to tensors of inference mode.
+            grad = self.grad_at_sum(x, u, scale)
+            (out.zero_() if afresh else out).add_(grad, alpha=weight)
+            return
+        with self._at(x, u, scale) as check_unchanged:
+            added = AddedUp(self._flat, out.zero_() if afresh else out)
+            checks.scalar(self._add(weight), self._what)
+            check_unchanged()
+            if added.replaced():
+                raise RuntimeError(
+                    f"{self._what} replaced the .grad of {added.replaced()[0]!r}, to which gradients are added: "
+                    "expected it to leave .grad alone; take zero_grad() and backward() out of it"
+                )
+            self._check_gradient(added.anything)
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        raise ValueError(
+            "a model has gradients only, no Hessian products; use a method that needs no others, as krylov"
+        )
+
+    def _evaluate(
+        self, x: Tensor, u: Tensor | None = None, scale: float = 1.0, *, backward: bool, alone: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        with self._at(x, u, scale) as check_unchanged:
+            value = checks.scalar(self._run(backward), self._what).detach().clone()
+            reshard(self._modules)
+            if self._ranks is not None and not alone:
+                value = self._ranks.mean(value)
+            check_unchanged()
+            if not backward:
+                return value, None
+            self._check_gradient(self._flat.has_gradient())
+            return value, self._flat.gradient(release=True)
+
+    @contextlib.contextmanager
+    def _at(self, x: Tensor, u: Tensor | None, scale: float) -> Iterator[Callable[[], None]]:
+        """Inside, the parameters are x + scale·u, and what comes with it raises if they have been changed since."""
+        with untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks):
+            self._flat.assign(x, u, scale)
+            versions = self._versions()
+
+            def check_unchanged() -> None:
+                changed = [name for name, version in self._versions().items() if version != versions[name]]
+                if u is None:  # Whoever goes around version counters is caught here, where all searches begin.
+                    changed.extend(self._flat.differing(x))
+                if changed:
+                    raise RuntimeError(
+                        f"{self._what} changed {changed[0]!r} while it was evaluated, so its gradients mean nothing: "
+                        "expected forward and backward alone; take out what steps an optimizer or writes to weights (a "
+                        "step in a hook or in the closure, Embedding(max_norm=...))"
+                    )
+
+            with torch.enable_grad():
+                yield check_unchanged
+
+    def _check_gradient(self, there_is_one: bool) -> None:
+        if not there_is_one:
+            raise ValueError(
+                f"{self._what} left no parameter with a gradient: expected it to call backward() on a value that "
+                "depends on the parameters; look for a missing backward(), detach(), item() or no_grad() inside it"
+            )
+
+    def _versions(self) -> dict[str, int]:
+        """Version counters of all parameters, frozen ones, too: `assign` leaves them, most other writing does not."""
+        return {name: parameter._version for name, parameter in self._watched.values()}

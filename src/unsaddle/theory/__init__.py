@@ -1,0 +1,1 @@
+"""Formulas of theorems, one file a source. Nothing here evaluates a function."""

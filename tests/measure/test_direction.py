@@ -1,0 +1,162 @@
+"""Measurements of curvature: exact where they claim to be, and off by no more than they say elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from unsaddle import FiniteSum, Function
+from unsaddle.cost import Cost, Ledger
+from unsaddle.measure.batches import on_fresh_samples
+from unsaddle.measure.direction import Measurement, Scale, on_same_sample, symmetric_difference
+
+DOUBLE = torch.float64
+V = torch.tensor([0.6, 0.8], dtype=DOUBLE)
+X = torch.tensor([1.0, -2.0], dtype=DOUBLE)
+HESSIAN = torch.tensor([[1.0, 2.0], [2.0, -3.0]], dtype=DOUBLE)
+CURVATURE = 0.36 + 2 * 0.96 - 3 * 0.64  # vᵀHv = 0.36
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def quadratic_plus(term: object) -> Function:
+    return Function(lambda x: 0.5 * (x - X) @ HESSIAN @ (x - X) + term(x - X))  # type: ignore[operator]
+
+
+def test_a_symmetric_difference_is_exact_on_cubics_at_any_radius() -> None:
+    f = quadratic_plus(lambda z: (z**3).sum() + 5.0 * z[0] ** 2 * z[1]).sample()
+    for radius in (1e-2, 1.0, 100.0):
+        assert symmetric_difference(f, X, V, radius) == pytest.approx(CURVATURE, abs=1e-11)
+    assert f.cost == Cost(gradients=6, samples=6)
+
+
+def test_the_first_gradient_survives_the_second_in_the_same_memory() -> None:
+    buffer = torch.empty(2, dtype=DOUBLE)
+    f = Function(lambda x: (0.0, torch.matmul(HESSIAN, x - X, out=buffer)), gradient=True).sample()
+    assert symmetric_difference(f, X, V, 0.1) == pytest.approx(CURVATURE, abs=1e-12)
+
+
+def _measure(f: Function, *, radius: float, noise: float = 0.0, x: Tensor = X, v: Tensor = V) -> Measurement:
+    return on_same_sample(f.sample(), x, v, Scale(gamma=0.1, smoothness=3.0, noise=noise, radius=radius))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("radius", [1e-3, 1e-2])
+@pytest.mark.parametrize(
+    "term",
+    [lambda z: (z.abs() ** 3).sum() / 6.0, lambda z: (z**4).sum(), lambda z: (z.abs() ** 3).sum() - (z**4).sum()],
+    ids=["a kink in the third derivative", "a quartic", "both with opposite signs"],
+)
+def test_the_error_covers_the_truncation_where_the_radii_agree(term: object, radius: float, sign: float) -> None:
+    measurement = _measure(quadratic_plus(lambda z: sign * term(z)), radius=radius, noise=1e-16)  # type: ignore[operator]
+    assert measurement.consistent
+    assert abs(measurement.curvature - CURVATURE) <= measurement.error
+    assert measurement.error <= 20.0 * radius
+    assert (measurement.radius, measurement.samples, measurement.fresh) == (radius, 1, False)
+
+
+def test_it_takes_six_gradients() -> None:
+    f = quadratic_plus(lambda z: 0.0 * z.sum()).sample()
+    on_same_sample(f, X, V, Scale(gamma=0.1, smoothness=3.0, noise=0.0, radius=0.1))
+    assert f.cost == Cost(gradients=6, samples=6)
+
+
+def test_the_error_has_the_rounding_of_a_gradient_in_it() -> None:
+    measurement = _measure(quadratic_plus(lambda z: 0.0 * z.sum()), radius=0.5, noise=1e-3)
+    assert measurement.error == pytest.approx(2e-3, abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_error_covers_the_rounding_of_half_precision_that_is_the_same_at_all_radii(
+    dtype: torch.dtype, seed: int
+) -> None:
+    a = torch.randn(32, 5, generator=torch.Generator().manual_seed(seed))
+    exact = -(a.double().T @ a.double()) / 32
+
+    def halves(x: Tensor) -> tuple[float, Tensor]:
+        low = a.to(dtype)
+        return 0.0, -(low.T @ (low @ x.to(dtype))).float() / 32  # A power of two leaves the bits.
+
+    v = torch.ones(5) / math.sqrt(5.0)
+    measured = _measure(Function(halves, gradient=True), radius=1e-3, x=torch.zeros(5), v=v)
+    assert abs(measured.curvature - float(v.double() @ exact @ v.double())) <= measured.error
+    assert measured.error <= 0.05 * abs(measured.curvature)
+
+
+def test_a_kink_at_x_is_not_consistent() -> None:
+    """Along −|z| the curvature measured at r is −1/r: it does not settle down as r shrinks."""
+    measurement = _measure(quadratic_plus(lambda z: -z.abs().sum()), radius=1e-2)
+    assert measurement.curvature < 0.0
+    assert not measurement.consistent
+
+
+def test_falling_as_a_cubic_is_not_mistaken_for_negative_curvature() -> None:
+    """Along −|s|³ what is measured at r is all truncation."""
+    f = Function(lambda x: -(x.abs() ** 3).sum())
+    for angle in range(50):
+        v = torch.tensor([math.cos(angle), math.sin(angle)], dtype=DOUBLE)
+        measurement = _measure(f, radius=1e-2, x=torch.zeros(2, dtype=DOUBLE), v=v)
+        assert not (measurement.consistent and measurement.curvature + measurement.error < 0.0)
+
+
+def test_a_measurement_that_fails_at_any_radius_is_not_finite() -> None:
+    for edge, finite in ((0.5, False), (1.5, False), (3.0, False), (5.0, True)):
+        f = Function(
+            lambda x, edge=edge: (0.0, HESSIAN @ (x - X) * (1.0 if float((x - X).norm()) < edge else math.nan)),
+            gradient=True,
+        )
+        assert _measure(f, radius=1.0).is_finite == finite
+
+
+# --- Fresh samples --------------------------------------------------------------------------------------------------
+
+
+def _fresh(objective: FiniteSum, size: int, seed: int = 0, ledger: Ledger | None = None) -> Measurement:
+    random = torch.Generator().manual_seed(seed)
+    return on_fresh_samples(objective, X, V, 0.1, size, 0.05, random, Ledger() if ledger is None else ledger)
+
+
+def weighted(weights: Tensor) -> FiniteSum:
+    """Components ½w_i‖x‖²."""
+    return FiniteSum(lambda x, w: (0.5 * w.mean() * x @ x, w.mean() * x), weights, gradient=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "batches", "batch"), [(1, 2, 1), (2, 2, 1), (7, 7, 1), (16, 16, 1), (31, 16, 1), (32, 16, 2), (100, 16, 6)]
+)
+def test_up_to_sixteen_batches_take_two_gradients_each(size: int, batches: int, batch: int) -> None:
+    ledger = Ledger()
+    measurement = _fresh(weighted(torch.ones(100, dtype=DOUBLE)), size, ledger=ledger)
+    assert ledger.cost == Cost(gradients=2 * batches, samples=2 * batches * batch)
+    assert (measurement.samples, measurement.fresh) == (batches * batch, True)
+    assert measurement.curvature == pytest.approx(1.0)
+    assert measurement.error == pytest.approx(0.0, abs=1e-10)
+
+
+@pytest.mark.parametrize("size", [2, 5, 8, 80])
+def test_the_interval_is_too_low_as_seldom_as_delta_says(size: int) -> None:
+    """δ = 0.05, one-sided, for batches of normal components: P(more than 23 of 200) < 1e-4."""
+    assert 1.0 - sum(math.comb(200, i) * 0.05**i * 0.95 ** (200 - i) for i in range(24)) < 1e-4
+    weights = torch.randn(5000, generator=torch.Generator().manual_seed(1), dtype=DOUBLE)
+    objective, truth = weighted(weights), float(weights.mean())
+    measurements = [_fresh(objective, size, seed) for seed in range(200)]
+    assert sum(m.curvature + m.error < truth for m in measurements) <= 23
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_one_batch_that_is_not_finite_spoils_the_measurement_without_an_exception(bad: float) -> None:
+    weights = torch.ones(10, dtype=DOUBLE)
+    weights[0] = bad
+    assert not _fresh(weighted(weights), 10 * 8).is_finite

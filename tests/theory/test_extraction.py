@@ -1,0 +1,169 @@
+"""Each formula of the theorems against numbers worked out by hand.
+
+The setting: d = 100, L1 = 4, L2 = 2, γ = 1/2, δ = 1/10, η = 1/100. Then dL1/(γδ) = 8000, ℓ = ln 8000 = 8.987197,
+ℓ² = 80.769707, ℓ³ = 725.893254.
+"""
+
+import math
+
+import pytest
+
+from unsaddle.curvature import neon, neon_plus
+from unsaddle.theory import extraction
+
+PROBLEM = {"dimension": 100, "smoothness": 4.0, "gamma": 0.5, "delta": 0.1}
+ELL = 8.987196820661973
+SCALES = {"step_size": 0.01, "gamma": 0.5, "smoothness": 4.0, "hessian_lipschitz": 2.0, "log_factor": ELL}
+
+
+def test_log_factor_is_ln_8000():
+    assert extraction.log_factor(**PROBLEM) == pytest.approx(ELL, rel=1e-12)
+
+
+def test_shared_scales():
+    # F = 0.01*4*0.125/(4*725.893254) ; P = 0.2*0.5/(2*8.987197) ; r = sqrt(0.01/4)*0.25/(2*80.769707)
+    assert extraction.decrease(**SCALES) == pytest.approx(1.7220162853609981e-06, rel=1e-12)
+    assert extraction.length_scale(**SCALES) == pytest.approx(0.005563470011588901, rel=1e-12)
+    assert extraction.noise_radius(**SCALES) == pytest.approx(7.738049642462251e-05, rel=1e-12)
+
+
+def test_the_printed_trust_radius_is_a_multiple_of_the_length_scale():
+    # U is printed as 4c(sqrt(eta L1) F / L2)^(1/3); the proof uses 4cP.
+    cube_root = (math.sqrt(0.01 * 4.0) * extraction.decrease(**SCALES) / 2.0) ** (1.0 / 3.0)
+    assert cube_root == pytest.approx(extraction.length_scale(**SCALES), rel=1e-12)
+
+
+def test_decrease_per_squared_length_is_gamma_over_ell():
+    assert extraction.decrease(**SCALES) / extraction.length_scale(**SCALES) ** 2 == pytest.approx(0.5 / ELL, rel=1e-12)
+
+
+def test_theorem_1():
+    # c_max = min(1/72^4, (3/(32*5832))^2) = min(3.72e-8, 2.58e-10)
+    assert extraction.neon_max_step(smoothness=4.0) == pytest.approx(6.46022331559383e-11, rel=1e-12)
+    # t = 18*8.987197/0.005 = 32353.9
+    assert extraction.neon_num_steps(step_size=0.01, **PROBLEM) == 32354
+    # U = 4*18*0.00556347
+    assert extraction.neon_trust_radius(length_scale=extraction.length_scale(**SCALES)) == pytest.approx(
+        0.4005698408344009
+    )
+    # 0.5/(8*324*8.987197)
+    assert extraction.neon_guarantee(gamma=0.5, log_factor=ELL) == pytest.approx(2.1464004674339894e-05)
+
+
+def test_erratum_20_the_cubic_error_stays_below_the_decrease():
+    """Theorem 1 prints √c_max ≤ 1/(4ĉ)², at which L2·U³/6 exceeds 𝓕; with the second bound it does not."""
+
+    def cubic_error_over_decrease(step_size):
+        scales = {**SCALES, "step_size": step_size}
+        radius = extraction.neon_trust_radius(length_scale=extraction.length_scale(**scales))
+        return 2.0 * radius**3 / 6.0 / extraction.decrease(**scales)
+
+    printed = 1.0 / (4.0 * extraction.NEON_C_HAT) ** 4 / 4.0
+    assert cubic_error_over_decrease(printed) > 1.0
+    assert cubic_error_over_decrease(extraction.neon_max_step(smoothness=4.0)) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_erratum_4_both_thresholds_follow_from_the_lemma():
+    """−3𝓕 + L1r²/2 ≤ −2.5𝓕, so that an iterate that dropped by 3𝓕 passes −2.5𝓕 and a fortiori −2𝓕."""
+    assert 4.0 * extraction.noise_radius(**SCALES) ** 2 / 2.0 <= extraction.decrease(**SCALES) / 2.0
+
+
+def test_theorem_2():
+    # 1/(648^2 * 43^6 * 4) = 1/(419904 * 6321363049 * 4)
+    assert extraction.neon_plus_max_step(smoothness=4.0) == pytest.approx(9.418446245692402e-17, rel=1e-12)
+    # t = 43*sqrt(8.987197/0.005) = 1823.04
+    assert extraction.neon_plus_num_steps(step_size=0.01, **PROBLEM) == 1824
+    assert extraction.neon_plus_momentum(step_size=0.01, gamma=0.5) == pytest.approx(0.9292893218813453, rel=1e-12)
+    # U = 12*43*0.00556347
+    assert extraction.neon_plus_trust_radius(length_scale=extraction.length_scale(**SCALES)) == pytest.approx(
+        2.870750525979873
+    )
+    # 0.929289*sqrt(6*0.01*1.722016e-6)
+    threshold = extraction.neon_plus_momentum_threshold(
+        momentum=0.9292893218813453, step_size=0.01, decrease=1.7220162853609981e-06
+    )
+    assert threshold == pytest.approx(0.0002987068618143196, rel=1e-12)
+    # 0.5/(72*1849*8.987197)
+    assert extraction.neon_plus_guarantee(gamma=0.5, log_factor=ELL) == pytest.approx(4.1790382275621217e-07)
+
+
+def test_erratum_8_the_printed_number_of_steps_of_neon_plus_is_never_enough():
+    for ell in (2.0, 5.0, 20.0, 100.0):
+        needed = extraction.neon_plus_needed_steps(step_size=0.01, gamma=0.5, log_factor=ell)
+        printed = math.sqrt(43.0 * ell / 0.005)
+        read = 43.0 * math.sqrt(ell / 0.005)
+        assert printed < needed < read
+    # 1.5*(26.1 + 2.5*8.987197)/sqrt(0.005)
+    assert extraction.neon_plus_needed_steps(step_size=0.01, gamma=0.5, log_factor=ELL) == pytest.approx(
+        1030.2826958501864
+    )
+
+
+def test_erratum_22_momentum_needs_a_small_step():
+    with pytest.raises(ValueError, match=r"sqrt\(step_size \* gamma\) <= 1/2, got 0.707"):
+        extraction.neon_plus_momentum(step_size=1.0, gamma=0.5)
+
+
+def test_erratum_23_the_step_bound_makes_the_proof_constant_one_half():
+    """162·ηL2𝓟ĉ·(ĉJ)·2ĉJ = 324ĉ³√(ηL1) must be 1/2 (J² = ℓ/(ηγ)): so √c_max = 1/(648ĉ³), not 1/(624ĉ³)."""
+    eta = extraction.neon_plus_max_step(smoothness=4.0)
+    scales = {**SCALES, "step_size": eta}
+    c_hat_j = 43.0 * math.sqrt(ELL / (eta * 0.5))
+    product = 162.0 * eta * 2.0 * extraction.length_scale(**scales) * 43.0 * c_hat_j * 2.0 * c_hat_j
+    assert product == pytest.approx(0.5, rel=1e-9)
+
+
+def test_lemma_2():
+    # l' = ln(3*100*4/(2*0.5*0.1)) = ln 12000 ; s = 1/(516^2*9.392662) ; m = 16*16*ln 6000/(s*0.5)^2
+    ell = extraction.sampled_log_factor(**PROBLEM)
+    assert ell == pytest.approx(9.392661928770137, rel=1e-12)
+    assert extraction.sampling_accuracy(log_factor=ell) == pytest.approx(3.9986363138579314e-07, rel=1e-12)
+    assert extraction.sample_size(**PROBLEM) == pytest.approx(5.571487671558682e16, rel=1e-12)
+    assert extraction.sampled_gamma(gamma=0.5, accuracy=3.9986363138579314e-07) == pytest.approx(
+        0.4999998000681843, rel=1e-14
+    )
+
+
+def test_erratum_19_the_sample_is_promised_less_than_gamma():
+    """λ_min(F_S) ≤ −γ + sγ only, so a run on F_S with γ itself could rightly return nothing."""
+    assert extraction.sampled_gamma(gamma=0.5, accuracy=0.25) == 0.375
+
+
+def test_concentration():
+    # 2*9*(1 + 8 ln 10)/0.01 = 34957.2 ; 16*16*ln 2000/0.01 = 194583.1
+    assert extraction.gradient_sample_size(eps=0.1, sub_gaussian=3.0, delta=0.1) == 34958
+    assert extraction.hessian_sample_size(eps=0.1, smoothness=4.0, dimension=100, delta=0.1) == 194584
+
+
+def test_second_order_counts():
+    # 8 ln 10000 = 73.68 ; 1 + ceil(0.5*ln(27500)*4) = 22 ; 64*ln(1000)^2 = 3053.9
+    assert extraction.power_num_steps(**PROBLEM) == 74
+    assert extraction.lanczos_num_steps(smoothness=4.0, accuracy=0.25, dimension=100, delta=0.1) == 22
+    assert extraction.lanczos_num_steps(smoothness=4.0, accuracy=0.25, dimension=7, delta=0.1) == 7
+    assert extraction.oja_num_steps(**PROBLEM) == 3054
+
+
+def test_lemma_1():
+    # c^3 gamma^3/(3 L2^2) = 0.125*0.125/12 ; 2q^3/(3 L2^2) = 2*0.125/12
+    assert extraction.escape_decrease(fraction=0.5, gamma=0.5, hessian_lipschitz=2.0) == pytest.approx(0.015625 / 12.0)
+    assert extraction.escape_length(fraction=0.5, gamma=0.5, hessian_lipschitz=2.0) == pytest.approx(0.125)
+    assert extraction.measured_escape_decrease(curvature=-0.5, hessian_lipschitz=2.0) == pytest.approx(0.25 / 12.0)
+    assert extraction.measured_escape_length(curvature=-0.5, hessian_lipschitz=2.0) == pytest.approx(0.5)
+
+
+def test_settings_of_theorem_1_are_those_functions():
+    settings = neon.theory_settings(hessian_lipschitz=2.0, step_size=0.01, **PROBLEM)
+    assert (settings.num_steps, settings.decrease) == (32354, extraction.decrease(**SCALES))
+    assert settings.trust_radius == pytest.approx(0.4005698408344009)
+    assert settings.target == pytest.approx(2.1464004674339894e-05)
+    assert neon.theory_settings(hessian_lipschitz=2.0, **PROBLEM).step_size == extraction.neon_max_step(smoothness=4.0)
+
+
+def test_settings_of_theorem_2_are_those_functions():
+    settings = neon_plus.theory_settings(hessian_lipschitz=2.0, step_size=0.01, **PROBLEM)
+    assert (settings.num_steps, settings.decrease) == (1824, extraction.decrease(**SCALES))
+    assert (settings.momentum, settings.gamma) == (pytest.approx(0.9292893218813453), 0.5)
+    assert settings.trust_radius == pytest.approx(2.870750525979873)
+    assert neon_plus.theory_settings(hessian_lipschitz=2.0, **PROBLEM).step_size == extraction.neon_plus_max_step(
+        smoothness=4.0
+    )
