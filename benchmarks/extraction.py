@@ -35,7 +35,7 @@ def front_door(method: str, at: Problem, seed: int) -> tuple[int, float | None]:
     """Gradients spent and, if there is a direction, its true curvature."""
     x = torch.zeros(at.dimension, dtype=at.dtype)
     constants = {} if method == "krylov" else {"smoothness": L1, "hessian_lipschitz": L2}
-    result = negative_curvature(at.objective, x, gamma=GAMMA, method=method, seed=seed, **constants)
+    result = negative_curvature(at.objective, x, gamma=GAMMA, extractor=method, seed=seed, **constants)
     return result.cost.gradients, None if result.direction is None else true_curvature(at, result.direction)
 
 

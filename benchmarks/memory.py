@@ -50,7 +50,7 @@ def child(case: str, name: str, dimension: int, seed: int) -> dict[str, float | 
         EXTRACTORS[name].run(DisplacedFunction(f, x), STEPS, torch.Generator().manual_seed(seed))
         status = f"{STEPS} steps taken"
     else:
-        status = negative_curvature(separable.double_wells(), x, gamma=0.5, method=name, seed=seed).status.name
+        status = negative_curvature(separable.double_wells(), x, gamma=0.5, extractor=name, seed=seed).status.name
     after = peak_bytes()
     vector = x.numel() * x.element_size()
     return {"base": before / vector, "peak": after / vector, "beyond": (after - before) / vector, "status": status}

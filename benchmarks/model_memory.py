@@ -67,7 +67,7 @@ def child(name: str, kept: bool, seed: int, gradients: int) -> dict[str, float |
     objective = ModelObjective(model, loss, data, micro_batch=BATCH)
     training = peak_bytes()
     found = negative_curvature(
-        objective, objective.point, method=name, samples=SAMPLES, max_gradients=gradients, seed=seed
+        objective, objective.point, extractor=name, samples=SAMPLES, max_gradients=gradients, seed=seed
     )
     vector = objective.point.numel() * objective.point.element_size()
     return {

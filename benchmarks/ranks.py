@@ -161,11 +161,11 @@ def probe(objective: ModelObjective, method: str) -> int:
     """The gradients that it took: NEON until the budget is spent, as the curvature that it seeks is not there, krylov
     until it is done."""
     if method == "krylov":
-        return negative_curvature(objective, objective.point, method=method, basis=BASIS).cost.gradients
+        return negative_curvature(objective, objective.point, extractor=method, basis=BASIS).cost.gradients
     found = negative_curvature(
         objective,
         objective.point,
-        method=method,
+        extractor=method,
         gamma=10.0,
         smoothness=1e4,
         hessian_lipschitz=0.0,

@@ -83,7 +83,7 @@ def extract(run: Run) -> dict[str, Any]:
         problem.objective,
         x,
         gamma=gamma,
-        method=run.method,
+        extractor=run.method,
         smoothness=LARGEST,
         hessian_lipschitz=problem.hessian_lipschitz,
         seed=run.seed,

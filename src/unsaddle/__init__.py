@@ -2,7 +2,7 @@
 
 from unsaddle.cost import Cost
 from unsaddle.curvature import Curvature, Measurement, Status, negative_curvature
-from unsaddle.judgement.verdict import Verdict, is_minimum
+from unsaddle.judgement import Kind, Verdict, is_minimum
 from unsaddle.methods import minimize
 from unsaddle.objectives import FiniteSum, Function, ModelObjective, Stream, numpy_function
 from unsaddle.run import Ending, Solution
@@ -15,6 +15,7 @@ __all__ = [
     "Event",
     "FiniteSum",
     "Function",
+    "Kind",
     "Measurement",
     "ModelObjective",
     "Neon",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unsaddle import checks
 from unsaddle.baselines import natasha2, noisy_sgd, pagd, pgd, sgld, sncg, svrg_hessian
-from unsaddle.curvature.extract import EXTRACTORS
+from unsaddle.curvature.registry import EXTRACTORS
 from unsaddle.first_order.corollaries import THEORY_METHODS
 from unsaddle.first_order.method import FirstOrderMethod, Plain, PlainMethod
 from unsaddle.first_order.momentum import Momentum

@@ -17,14 +17,14 @@ from torch import Tensor
 
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature import Curvature, Status, negative_curvature
-from unsaddle.curvature.extract import EXTRACTORS, SECOND_ORDER
+from unsaddle.curvature.registry import EXTRACTORS, GRADIENT_ONLY
 from unsaddle.objective import Objective, SampledFunction, SecondOrderFunction, freeze
 from unsaddle.problems import Problem, StationaryPoint, zoo
 
 ZOO = {torch.float64: zoo(), torch.float32: zoo(torch.float32)}
 METHODS = {
     torch.float64: ("auto", *EXTRACTORS),
-    torch.float32: ("auto", *(name for name in EXTRACTORS if name not in SECOND_ORDER)),
+    torch.float32: ("auto", *GRADIENT_ONLY),
 }
 
 
@@ -118,7 +118,7 @@ class Case:
 
     def ask(self, objective: Objective | None = None, **options: Any) -> Curvature:
         objective = self.problem.objective if objective is None else objective
-        return negative_curvature(objective, self.x, method=self.method, **self.question, **options)
+        return negative_curvature(objective, self.x, extractor=self.method, **self.question, **options)
 
     def true_curvature(self, v: Tensor) -> float:
         f = self.exact.objective.sample(hessian=True)
@@ -146,14 +146,14 @@ def _check_what_holds_everywhere(case: Case, result: Curvature, books: Counting,
     assert len(result.status.value.split()) >= 8
     assert result.status.value in str(result)
     assert result.found == (result.direction is not None) == (result.status is Status.FOUND)
-    assert result.method == case.method or (case.method == "auto" and result.method in EXTRACTORS)
+    assert result.extractor == case.method or (case.method == "auto" and result.extractor in EXTRACTORS)
     assert result.gamma == case.question["gamma"]
-    if result.method == "krylov":  # It takes no L1, and reports the largest curvature that it saw.
+    if result.extractor == "krylov":  # It takes no L1, and reports the largest curvature that it saw.
         assert result.smoothness <= 1.01 * case.question["smoothness"]
     else:
         assert result.smoothness == case.question["smoothness"]
     assert math.isnan(result.curvature) == (not result.measurements)
-    if case.method not in SECOND_ORDER:
+    if not (case.method in EXTRACTORS and EXTRACTORS[case.method].needs_products):
         assert result.cost.hessian_products == 0
 
 

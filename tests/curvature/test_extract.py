@@ -15,11 +15,11 @@ import unsaddle
 from unsaddle import FiniteSum, Function, Stream, numpy_function
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature import Curvature, Status, negative_curvature
-from unsaddle.curvature.extract import EXTRACTORS, SECOND_ORDER
+from unsaddle.curvature.registry import EXTRACTORS, GRADIENT_ONLY
 from unsaddle.objective import SampledFunction
 from unsaddle.problems import prescribed_spectrum, spectra, zoo
 
-GRADIENT_ONLY = tuple(name for name in EXTRACTORS if name not in SECOND_ORDER)
+SECOND_ORDER = frozenset(EXTRACTORS) - frozenset(GRADIENT_ONLY)
 DOUBLE = torch.float64
 SADDLE = torch.tensor([-1.0, 0.25, 0.5, 1.0, 2.0, 4.0], dtype=DOUBLE)
 BOWL = torch.tensor([0.125, 0.25, 0.5, 1.0, 2.0, 4.0], dtype=DOUBLE)
@@ -72,14 +72,14 @@ NOTHING = {
 
 @pytest.mark.parametrize("method", NOTHING)
 def test_finding_nothing_costs_every_step(method: str) -> None:
-    result = negative_curvature(diagonal(BOWL), ZERO, method=method, **KNOWN)
+    result = negative_curvature(diagonal(BOWL), ZERO, extractor=method, **KNOWN)
     assert result.status is Status.NOTHING_FOUND
     assert result.cost == NOTHING[method]
 
 
 @pytest.mark.parametrize("method", NOTHING)
 def test_finding_costs_the_steps_taken_and_six_gradients(method: str) -> None:
-    result = negative_curvature(diagonal(SADDLE), ZERO, method=method, keep_history=True, **KNOWN)
+    result = negative_curvature(diagonal(SADDLE), ZERO, extractor=method, keep_history=True, **KNOWN)
     steps = len(result.history)
     assert result.status is Status.FOUND
     gradients, products = {
@@ -102,19 +102,19 @@ def test_finding_costs_the_steps_taken_and_six_gradients(method: str) -> None:
 
 @pytest.mark.parametrize("method", NOTHING)
 def test_measuring_the_smoothness_costs_eight_gradients(method: str) -> None:
-    known = negative_curvature(diagonal(BOWL), ZERO, gamma=1.0, method=method, smoothness=4.0)
-    measured = negative_curvature(diagonal(BOWL), ZERO, gamma=1.0, method=method)
+    known = negative_curvature(diagonal(BOWL), ZERO, gamma=1.0, extractor=method, smoothness=4.0)
+    measured = negative_curvature(diagonal(BOWL), ZERO, gamma=1.0, extractor=method)
     assert 4.0 <= measured.smoothness <= 8.0
     # As many steps as its own estimate asks for.
-    again = negative_curvature(diagonal(BOWL), ZERO, gamma=1.0, method=method, smoothness=measured.smoothness)
+    again = negative_curvature(diagonal(BOWL), ZERO, gamma=1.0, extractor=method, smoothness=measured.smoothness)
     assert measured.cost == again.cost + Cost(gradients=8, samples=8)
     assert measured.status is known.status is Status.NOTHING_FOUND
 
 
 @pytest.mark.parametrize("method", ["neon", "neon+", "power", "lanczos"])
 def test_a_finite_sum_counts_every_component(method: str) -> None:
-    one = negative_curvature(diagonal(SADDLE), ZERO, method=method, **KNOWN)
-    all_of_them = negative_curvature(diagonal_sum(SADDLE, 50), ZERO, method=method, **KNOWN)
+    one = negative_curvature(diagonal(SADDLE), ZERO, extractor=method, **KNOWN)
+    all_of_them = negative_curvature(diagonal_sum(SADDLE, 50), ZERO, extractor=method, **KNOWN)
     assert all_of_them.cost == Cost(
         gradients=one.cost.gradients,
         samples=50 * one.cost.gradients,
@@ -127,7 +127,7 @@ def test_a_finite_sum_counts_every_component(method: str) -> None:
 @pytest.mark.parametrize(("samples", "batches", "batch"), [(1, 2, 1), (5, 5, 1), (16, 16, 1), (49, 16, 3)])
 def test_fresh_samples_cost_two_gradients_a_batch(method: str, samples: int, batches: int, batch: int) -> None:
     result = negative_curvature(
-        diagonal_sum(SADDLE, 50), ZERO, method=method, samples=samples, keep_history=True, **KNOWN
+        diagonal_sum(SADDLE, 50), ZERO, extractor=method, samples=samples, keep_history=True, **KNOWN
     )
     assert result.status is Status.FOUND
     steps = len(result.history)
@@ -160,7 +160,7 @@ def test_a_budget_is_never_exceeded(method: str, samples: int | None, smoothness
                 diagonal_sum(spectrum, 20),
                 ZERO,
                 gamma=1.0,
-                method=method,
+                extractor=method,
                 samples=samples,
                 smoothness=smoothness,
                 hessian_lipschitz=0.0,
@@ -173,7 +173,7 @@ def test_a_budget_is_never_exceeded(method: str, samples: int | None, smoothness
             if budget == 1:
                 assert result.status is Status.BUDGET_SPENT
     ample = negative_curvature(
-        diagonal_sum(SADDLE, 20), ZERO, method=method, samples=samples, max_gradients=10_000, seed=2, **KNOWN
+        diagonal_sum(SADDLE, 20), ZERO, extractor=method, samples=samples, max_gradients=10_000, seed=2, **KNOWN
     )
     assert ample.status is Status.FOUND
 
@@ -183,8 +183,8 @@ def test_a_budget_is_never_exceeded(method: str, samples: int | None, smoothness
 
 @pytest.mark.parametrize("method", EXTRACTORS)
 def test_history_is_kept_only_if_asked_for(method: str) -> None:
-    silent = negative_curvature(diagonal(SADDLE), ZERO, method=method, **KNOWN)
-    result = negative_curvature(diagonal(SADDLE), ZERO, method=method, keep_history=True, **KNOWN)
+    silent = negative_curvature(diagonal(SADDLE), ZERO, extractor=method, **KNOWN)
+    result = negative_curvature(diagonal(SADDLE), ZERO, extractor=method, keep_history=True, **KNOWN)
     assert silent.history == ()
     assert silent.cost == result.cost
     spent = [calls for calls, _ in result.history]
@@ -196,7 +196,7 @@ def test_history_is_kept_only_if_asked_for(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["neon", "neon+", "power", "lanczos"])
 def test_the_last_quotient_of_the_history_is_the_lowest_and_the_one_that_passed(method: str) -> None:
-    result = negative_curvature(diagonal(SADDLE), ZERO, method=method, keep_history=True, **KNOWN)
+    result = negative_curvature(diagonal(SADDLE), ZERO, extractor=method, keep_history=True, **KNOWN)
     assert result.lowest == min(quotient for _, quotient in result.history)
     if method != "neon+":  # NCFind may return another vector than the one of the quotient.
         assert result.history[-1][1] == pytest.approx(result.curvature, abs=1e-9)
@@ -275,10 +275,10 @@ def test_theory_needs_hessian_lipschitz_and_a_budget(method: str) -> None:
 def test_not_finite_at_x_is_a_status(method: str, smoothness: float | None, bad: float) -> None:
     s = SADDLE * bad
     for f in (diagonal(s), Function(lambda x: (x.sum() * bad, SADDLE * x), gradient=True, hvp=lambda x, v: SADDLE * v)):
-        result = negative_curvature(f, ZERO + 1.0, method=method, gamma=1.0, smoothness=smoothness)
+        result = negative_curvature(f, ZERO + 1.0, extractor=method, gamma=1.0, smoothness=smoothness)
         assert result.status is Status.NOT_FINITE
         assert result.cost.gradients == 1
-    result = negative_curvature(diagonal(SADDLE), ZERO + math.nan, method=method, gamma=1.0, smoothness=smoothness)
+    result = negative_curvature(diagonal(SADDLE), ZERO + math.nan, extractor=method, gamma=1.0, smoothness=smoothness)
     assert result.status is Status.NOT_FINITE
 
 
@@ -292,7 +292,7 @@ def test_not_finite_away_from_x_is_a_status(method: str, smoothness: float | Non
     f = Function(
         lambda x: (0.5 * (SADDLE * x * x).sum(), edge(x, SADDLE * x)), gradient=True, hvp=lambda x, v: SADDLE * v
     )
-    result = negative_curvature(f, ZERO, method=method, gamma=1.0, smoothness=smoothness, hessian_lipschitz=1.0)
+    result = negative_curvature(f, ZERO, extractor=method, gamma=1.0, smoothness=smoothness, hessian_lipschitz=1.0)
     assert result.status is Status.NOT_FINITE
     assert not result.found
 
@@ -308,7 +308,7 @@ def test_a_function_that_ends_at_any_radius_never_gives_an_unmeasured_direction(
             return 0.5 * (SADDLE * x * x).sum(), SADDLE * x * (1.0 if float(x.norm()) < edge else math.nan)
 
         f = Function(value_and_grad, gradient=True, hvp=lambda x, v: SADDLE * v)
-        result = negative_curvature(f, ZERO, method=method, gamma=1.0, smoothness=4.0, hessian_lipschitz=1.0)
+        result = negative_curvature(f, ZERO, extractor=method, gamma=1.0, smoothness=4.0, hessian_lipschitz=1.0)
         assert all(math.isfinite(m.error) for m in result.measurements) or not result.found
         seen.add(result.status)
     assert seen == {Status.FOUND, Status.NOT_FINITE}
@@ -320,7 +320,7 @@ def test_a_fresh_sample_that_is_not_finite_is_a_status(bad: float) -> None:
     weights[50:] = bad
     objective = FiniteSum(lambda x, w: (0.0 * w.sum(), w.mean() * SADDLE * x), weights, gradient=True)
     statuses = [
-        negative_curvature(objective, ZERO + 1.0, method="neon", samples=1, seed=seed, **KNOWN).status
+        negative_curvature(objective, ZERO + 1.0, extractor="neon", samples=1, seed=seed, **KNOWN).status
         for seed in range(20)
     ]
     assert set(statuses) <= {Status.NOT_FINITE, Status.FOUND}  # Found where all the rows drawn happen to be good.
@@ -335,7 +335,7 @@ def test_constant_and_affine_functions_are_flat(method: str) -> None:
         Function(lambda x: (slope @ x, slope), gradient=True, hvp=lambda x, v: 0.0 * v),
         Function(lambda x: slope @ x),
     ):
-        result = negative_curvature(f, ZERO + 1.0, method=method)
+        result = negative_curvature(f, ZERO + 1.0, extractor=method)
         assert result.status is Status.FLAT
         # At x, and one difference; Krylov has measured the noise before, with two gradients.
         spent = 2 + 2 * (method == "krylov")
@@ -361,14 +361,14 @@ def test_in_one_dimension_both_signs_are_told_apart(method: str) -> None:
 @pytest.mark.parametrize("method", EXTRACTORS)
 def test_every_form_of_the_same_x_gives_the_same_result(method: str) -> None:
     x = torch.linspace(-1.0, 1.0, 6, dtype=DOUBLE)
-    plain = negative_curvature(diagonal(SADDLE), x, method=method, **KNOWN)
+    plain = negative_curvature(diagonal(SADDLE), x, extractor=method, **KNOWN)
     assert plain.direction is not None
     strided = torch.stack([x, x + 1.0], dim=1)[:, 0]
     assert not strided.is_contiguous()
     read_only = x.numpy().copy()
     read_only.flags.writeable = False
     for form in (strided, x.clone().requires_grad_(), x.numpy(), read_only, np.repeat(x.numpy(), 2)[::2]):
-        result = negative_curvature(diagonal(SADDLE), form, method=method, **KNOWN)
+        result = negative_curvature(diagonal(SADDLE), form, extractor=method, **KNOWN)
         assert result.direction is not None
         assert torch.equal(result.direction, plain.direction)
         assert not result.direction.requires_grad
@@ -379,7 +379,7 @@ def test_a_numpy_function_is_searched_without_hessian_products() -> None:
     f = numpy_function(lambda x: 0.5 * float(s @ x**2), jac=lambda x: s * x)
     assert negative_curvature(f, np.zeros(6), **KNOWN).curvature <= -0.5
     with pytest.raises(ValueError, match="no Hessian products"):
-        negative_curvature(f, np.zeros(6), method="lanczos", **KNOWN)
+        negative_curvature(f, np.zeros(6), extractor="lanczos", **KNOWN)
 
 
 # --- Gradients that share memory ------------------------------------------------------------------------------------
@@ -431,7 +431,7 @@ def test_a_smoothness_that_is_too_small_is_noticed(method: str, factor: float, h
             diagonal(s),
             torch.zeros(200, dtype=DOUBLE),
             gamma=0.1,
-            method=method,
+            extractor=method,
             smoothness=1.0 / factor,
             hessian_lipschitz=hessian_lipschitz,
             seed=seed,
@@ -444,7 +444,7 @@ def test_a_smoothness_that_is_too_small_is_noticed(method: str, factor: float, h
 def test_lanczos_with_a_smoothness_a_hundred_times_too_small_says_so() -> None:
     s = torch.cat([torch.tensor([-0.005]), torch.linspace(0.0, 1.0, 999)]).double()
     result = negative_curvature(
-        diagonal(s), torch.zeros(1000, dtype=DOUBLE), gamma=0.005, method="lanczos", smoothness=0.01
+        diagonal(s), torch.zeros(1000, dtype=DOUBLE), gamma=0.005, extractor="lanczos", smoothness=0.01
     )
     assert result.status is Status.SMOOTHNESS_EXCEEDED
 
@@ -452,7 +452,7 @@ def test_lanczos_with_a_smoothness_a_hundred_times_too_small_says_so() -> None:
 @pytest.mark.parametrize("method", EXTRACTORS)
 def test_a_measured_smoothness_is_raised_until_it_holds(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unsaddle.measure.smoothness.smoothness", lambda product, like, generator: 0.2)
-    result = negative_curvature(diagonal(SADDLE), ZERO, gamma=0.1, method=method, hessian_lipschitz=0.0)
+    result = negative_curvature(diagonal(SADDLE), ZERO, gamma=0.1, extractor=method, hessian_lipschitz=0.0)
     assert result.status is Status.FOUND
     assert float(SADDLE @ result.direction**2) <= -0.05
 
@@ -464,7 +464,7 @@ SADDLE_POINTS = [pytest.param(problem, problem.saddles[0], id=problem.name) for 
 @pytest.mark.parametrize(("problem", "saddle"), SADDLE_POINTS)
 def test_no_constant_has_to_be_known(problem: Any, saddle: Any, method: str) -> None:
     """γ is then a hundredth of the measured L1, which is below |λ_min| at the first saddle of every problem."""
-    result = negative_curvature(problem.objective, saddle.point, method=method)
+    result = negative_curvature(problem.objective, saddle.point, extractor=method)
     assert result.status is Status.FOUND
     assert result.gamma == pytest.approx(result.smoothness / 100.0)
     v = result.direction
@@ -476,11 +476,11 @@ def test_no_constant_has_to_be_known(problem: Any, saddle: Any, method: str) -> 
 @pytest.mark.parametrize("method", GRADIENT_ONLY)
 def test_a_gamma_below_the_rounding_of_float32_is_refused(method: str) -> None:
     s, x = SADDLE.float(), torch.full((6,), 100.0)
-    result = negative_curvature(diagonal(s), x, gamma=1e-6, method=method, smoothness=4.0, hessian_lipschitz=1.0)
+    result = negative_curvature(diagonal(s), x, gamma=1e-6, extractor=method, smoothness=4.0, hessian_lipschitz=1.0)
     assert result.status is Status.PRECISION_TOO_LOW
     assert result.cost.gradients == 1 or method == "krylov"  # which measures the noise before it can tell
     double = negative_curvature(
-        diagonal(SADDLE), x.double(), gamma=0.5, method=method, smoothness=4.0, hessian_lipschitz=1.0
+        diagonal(SADDLE), x.double(), gamma=0.5, extractor=method, smoothness=4.0, hessian_lipschitz=1.0
     )
     assert double.found
 
@@ -498,7 +498,7 @@ def test_curvature_that_is_negative_only_far_away_is_not_called_found(
 
     f = Function(value_and_grad, gradient=True, hvp=lambda x, v: v - 6000.0 * x**2 * v)
     result = negative_curvature(
-        f, ZERO, gamma=0.5, method=method, smoothness=1.0, hessian_lipschitz=hessian_lipschitz, seed=seed
+        f, ZERO, gamma=0.5, extractor=method, smoothness=1.0, hessian_lipschitz=hessian_lipschitz, seed=seed
     )
     assert not result.found
 
@@ -509,7 +509,7 @@ def test_a_cubic_ridge_has_no_curvature_and_none_is_found(method: str, dtype: to
     """−Σ|x|³/6 falls every way from 0, where its Hessian is zero: whatever is measured at a radius is truncation."""
     f = Function(lambda x: -(x.abs() ** 3).sum() / 6.0)
     for seed in range(20):
-        result = negative_curvature(f, torch.zeros(5, dtype=dtype), method=method, seed=seed)
+        result = negative_curvature(f, torch.zeros(5, dtype=dtype), extractor=method, seed=seed)
         assert not result.found
 
 
@@ -542,7 +542,7 @@ class Spy:
 @pytest.mark.parametrize("method", ["auto", *GRADIENT_ONLY])
 def test_a_gradient_only_extractor_is_given_functions_without_hessian_products(method: str) -> None:
     spy = Spy()
-    result = negative_curvature(spy, ZERO, method=method, samples=16, seed=2, **KNOWN)
+    result = negative_curvature(spy, ZERO, extractor=method, samples=16, seed=2, **KNOWN)
     assert result.found
     assert len(spy.given) >= 9
     assert not any(hasattr(f, "hvp") for f in spy.given)
@@ -551,17 +551,17 @@ def test_a_gradient_only_extractor_is_given_functions_without_hessian_products(m
 @pytest.mark.parametrize("method", sorted(SECOND_ORDER))
 def test_a_second_order_extractor_is_given_them_for_the_search_and_not_for_the_measurement(method: str) -> None:
     spy = Spy()
-    result = negative_curvature(spy, ZERO, method=method, samples=16, seed=2, **KNOWN)
+    result = negative_curvature(spy, ZERO, extractor=method, samples=16, seed=2, **KNOWN)
     assert result.found
     assert hasattr(spy.given[0], "hvp")
     assert not any(hasattr(f, "hvp") for f in spy.given[-8:])
 
 
 def test_the_result_reads_as_a_sentence() -> None:
-    found: Curvature = negative_curvature(diagonal(SADDLE), ZERO, method="neon", **KNOWN)
+    found: Curvature = negative_curvature(diagonal(SADDLE), ZERO, extractor="neon", **KNOWN)
     assert str(found).startswith("neon: negative curvature found and measured")
     assert f"Spent: {found.cost.gradients} gradients." in str(found)
-    nothing = negative_curvature(diagonal(BOWL), ZERO, method="power", **KNOWN)
+    nothing = negative_curvature(diagonal(BOWL), ZERO, extractor="power", **KNOWN)
     assert "Sought: below -1. Spent: 1 gradients, 32 Hessian products." in str(nothing)
 
 
@@ -589,7 +589,7 @@ def test_central_differences_are_reckoned_with(where: tuple[float, float]) -> No
 def test_theory_is_refused_where_there_is_none(method: str) -> None:
     f = unsaddle.Function(lambda x: (x * x).sum())
     with pytest.raises(ValueError, match="needs a method that the theory is about"):
-        unsaddle.negative_curvature(f, torch.zeros(2), method=method, settings="theory")
+        unsaddle.negative_curvature(f, torch.zeros(2), extractor=method, settings="theory")
 
 
 def test_a_smaller_basis_is_taken_when_asked_for() -> None:

@@ -75,6 +75,6 @@ def test_gradients_add_up_in_what_an_extractor_holds_anyway(method, monkeypatch)
     F = ModelObjective(model, loss, TensorDataset(rows, rows), micro_batch=8)
     existing = [rows, *model.parameters(), *(p.grad for p in model.parameters())]
     with Alive(*existing) as alive:
-        found = negative_curvature(F, F.point, method=method, samples=12, gamma=1.0, delta=0.5)
+        found = negative_curvature(F, F.point, extractor=method, samples=12, gamma=1.0, delta=0.5)
     assert found.status is Status.FOUND
     assert HELD[method] <= alive.peak / VECTOR < HELD[method] + 0.5

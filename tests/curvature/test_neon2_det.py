@@ -7,7 +7,7 @@ import torch
 
 from tests.curvature.quadratics import quadratic, random_symmetric
 from unsaddle import Function, negative_curvature, vectors
-from unsaddle.curvature import extract, neon2_det
+from unsaddle.curvature import neon2_det
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.neon2_det import Neon2DetSettings
 from unsaddle.curvature.result import Status
@@ -239,13 +239,12 @@ def test_the_point_is_not_changed_and_the_seed_decides():
 
 
 @pytest.mark.parametrize("settings", ["practical", "theory"])
-def test_as_negative_curvature_calls_it(settings, monkeypatch):
-    monkeypatch.setitem(extract.EXTRACTORS, "neon2-det", neon2_det.extract)
+def test_as_negative_curvature_calls_it(settings):
     problem = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4 + 0.5 * x[2] ** 2)
     x = torch.zeros(3, dtype=torch.float64)
     constants = {"gamma": 1.5, "smoothness": 2.0, "hessian_lipschitz": 1.0}
-    result = negative_curvature(problem, x, method="neon2-det", settings=settings, **constants)
+    result = negative_curvature(problem, x, extractor="neon2-det", settings=settings, **constants)
     assert result.status is Status.FOUND
     assert result.curvature <= -0.75
-    short = negative_curvature(problem, x, method="neon2-det", settings=settings, max_gradients=6, **constants)
+    short = negative_curvature(problem, x, extractor="neon2-det", settings=settings, max_gradients=6, **constants)
     assert short.cost.gradients <= 6

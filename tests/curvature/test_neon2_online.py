@@ -9,7 +9,7 @@ import torch
 from tests.curvature.quadratics import quadratic, random_symmetric
 from unsaddle import FiniteSum, Function, negative_curvature, vectors
 from unsaddle.cost import Ledger
-from unsaddle.curvature import extract, neon2_online
+from unsaddle.curvature import neon2_online
 from unsaddle.curvature.neon2_online import Neon2OnlineSettings
 from unsaddle.curvature.oja import noise_limited_step
 from unsaddle.curvature.result import Status
@@ -265,15 +265,14 @@ def test_blocks_change_nothing_and_the_seed_decides(monkeypatch):
 
 
 @pytest.mark.parametrize("samples", [None, 200])
-def test_as_negative_curvature_calls_it(samples, monkeypatch):
-    monkeypatch.setitem(extract.EXTRACTORS, "neon2-online", neon2_online.extract)
+def test_as_negative_curvature_calls_it(samples):
     objective, hessian = noisy_quadratic(20)
     x = torch.zeros(20, dtype=torch.float64)
     constants = {"gamma": 0.2, "smoothness": 1.0, "hessian_lipschitz": 0.0, "samples": samples}
-    result = negative_curvature(objective, x, method="neon2-online", **constants)
+    result = negative_curvature(objective, x, extractor="neon2-online", **constants)
     assert result.status is Status.FOUND
     assert quotient(hessian, result.direction) <= -0.09
-    short = negative_curvature(objective, x, method="neon2-online", max_gradients=60, **constants)
+    short = negative_curvature(objective, x, extractor="neon2-online", max_gradients=60, **constants)
     assert short.status is Status.BUDGET_SPENT
     assert short.cost.gradients <= 60
 

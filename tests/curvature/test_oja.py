@@ -92,7 +92,7 @@ def test_curvature_is_found_through_the_noise_of_single_components(method: str) 
     good = 0
     for seed in range(40):
         result = negative_curvature(
-            objective, X, gamma=0.8, method=method, smoothness=2.0, hessian_lipschitz=0.0, seed=seed
+            objective, X, gamma=0.8, extractor=method, smoothness=2.0, hessian_lipschitz=0.0, seed=seed
         )
         if result.direction is not None:
             truth = float(SPECTRUM @ result.direction**2)
@@ -106,7 +106,7 @@ def test_where_the_mean_is_positive_nothing_is_found_though_the_components_are_n
     objective = _noisy(400, 2.0, spectrum=torch.linspace(0.0, 1.0, 10, dtype=DOUBLE))
     for seed in range(5):
         result = negative_curvature(
-            objective, X, gamma=0.8, method=method, smoothness=2.0, hessian_lipschitz=0.0, seed=seed
+            objective, X, gamma=0.8, extractor=method, smoothness=2.0, hessian_lipschitz=0.0, seed=seed
         )
         assert result.status is Status.NOTHING_FOUND
 
@@ -124,7 +124,9 @@ def test_a_stream_is_searched_with_batches_of_32() -> None:
         gradient=True,
         hvp=lambda x, v, z: value_and_grad(v, z)[1],
     )
-    result = negative_curvature(stream, X, gamma=0.8, method="oja", samples=80, smoothness=2.0, hessian_lipschitz=0.0)
+    result = negative_curvature(
+        stream, X, gamma=0.8, extractor="oja", samples=80, smoothness=2.0, hessian_lipschitz=0.0
+    )
     assert result.status is Status.FOUND
     # One gradient at x, 42 products of 32, one judgement on the 80, six gradients of the 80, and two on each of 16
     # batches of 5.

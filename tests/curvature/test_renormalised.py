@@ -8,9 +8,6 @@ import torch
 
 from tests.curvature.quadratics import quadratic, random_symmetric
 from unsaddle import Function, negative_curvature, vectors
-from unsaddle.curvature import extract
-from unsaddle.curvature import neon as neon_file
-from unsaddle.curvature import neon_plus as neon_plus_file
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.neon import NeonSettings, neon
 from unsaddle.curvature.neon_plus import NeonPlusSettings, neon_plus
@@ -281,14 +278,14 @@ def test_constants_by_hand():
 
 @BOTH
 @pytest.mark.parametrize("settings", ["practical", "theory"])
-def test_as_negative_curvature_calls_it(name, settings, monkeypatch):
-    file = {"neon": neon_file, "neon+": neon_plus_file}[name]
-    monkeypatch.setitem(extract.EXTRACTORS, "renormalised", file.extract_renormalised)
+def test_as_negative_curvature_calls_it(name, settings):
     problem = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4 + 0.5 * x[2] ** 2)
     x = torch.zeros(3, dtype=torch.float64)
     constants = {"gamma": 1.5, "smoothness": 2.0, "hessian_lipschitz": 1.0}
-    result = negative_curvature(problem, x, method="renormalised", settings=settings, **constants)
+    result = negative_curvature(problem, x, extractor=f"{name}-renormalised", settings=settings, **constants)
     assert result.status is Status.FOUND
     assert result.curvature <= -1.5 / 4
-    short = negative_curvature(problem, x, method="renormalised", settings=settings, max_gradients=6, **constants)
+    short = negative_curvature(
+        problem, x, extractor=f"{name}-renormalised", settings=settings, max_gradients=6, **constants
+    )
     assert short.cost.gradients <= 6

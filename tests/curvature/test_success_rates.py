@@ -94,7 +94,7 @@ def _successes(method: str, spectrum: Tensor, dtype: torch.dtype, hessian_lipsch
             f,
             x,
             gamma=GAMMA,
-            method=method,
+            extractor=method,
             delta=DELTA,
             smoothness=1.1,
             hessian_lipschitz=hessian_lipschitz,
@@ -140,7 +140,7 @@ def test_where_no_curvature_is_negative_nothing_is_found_200_times_of_200(
     x = _point(dtype)
     f = _function(_rotated(spectrum).to(dtype), x, 0.5)
     for seed in range(SEEDS):
-        result = negative_curvature(f, x, gamma=0.2, method=method, smoothness=1.0, hessian_lipschitz=0.5, seed=seed)
+        result = negative_curvature(f, x, gamma=0.2, extractor=method, smoothness=1.0, hessian_lipschitz=0.5, seed=seed)
         assert result.status is Status.NOTHING_FOUND
 
 
@@ -156,7 +156,7 @@ def test_nothing_is_found_at_the_limit_of_float32(method: str) -> None:
                 _function(hessian, x, scale),
                 x,
                 gamma=0.2,
-                method=method,
+                extractor=method,
                 smoothness=1.0,
                 hessian_lipschitz=scale,
                 seed=seed,
@@ -207,7 +207,7 @@ def test_curvature_that_only_the_sample_has_is_never_called_found(method: str) -
             objective,
             torch.zeros(20, dtype=torch.float64),
             gamma=0.2,
-            method=method,
+            extractor=method,
             samples=4,
             smoothness=3.0,
             hessian_lipschitz=0.0,
@@ -230,7 +230,7 @@ def test_what_is_found_on_samples_is_curvature_of_the_sum(method: str) -> None:
             objective,
             torch.zeros(20, dtype=torch.float64),
             gamma=0.2,
-            method=method,
+            extractor=method,
             samples=100,
             smoothness=1.2,
             hessian_lipschitz=0.0,
@@ -264,7 +264,7 @@ def test_a_stream_is_searched_on_one_sample_and_confirmed_on_others(method: str)
             stream,
             torch.zeros(20, dtype=torch.float64),
             gamma=0.2,
-            method=method,
+            extractor=method,
             samples=200,
             smoothness=1.2,
             hessian_lipschitz=0.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +31,12 @@ from tests.distributed.models import (
 from unsaddle import FiniteSum, ModelObjective, is_minimum, minimize, negative_curvature, ranks, vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.extract import find
+from unsaddle.curvature.extract import answer
 from unsaddle.curvature.krylov import projection
 from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
+from unsaddle.curvature.question import Question
 
-KNOWN: dict[str, Any] = {
-    "gamma": 0.5,
-    "relative_gamma": 0.01,
-    "samples": None,
-    "delta": 0.05,
-    "smoothness": 20.0,
-    "hessian_lipschitz": 1.0,
-    "max_gradients": None,
-    "seed": 0,
-    "keep_history": True,
-    "settings": "practical",
-}
+KNOWN = Question(gamma=0.5, smoothness=20.0, hessian_lipschitz=1.0, keep_history=True)
 """Constants that are given, so that nothing rests on a measured rounding error."""
 EXTRACTORS = (
     "neon", "neon+", "neon2-det", "neon-renormalised", "neon+-renormalised", "neon2-online", "oja-first-order",
@@ -91,7 +82,8 @@ def extractors(kind: str, folder: Path) -> dict[str, Any]:
         for method in EXTRACTORS:
             ledger = Ledger()
             with Messages(ledger) as sent:
-                found = find(F, F.point, method=method, ledger=ledger, **KNOWN | {"max_gradients": SHORT.get(method)})
+                question = replace(KNOWN, extractor=method, max_gradients=SHORT.get(method))
+                found = answer(F, F.point, question, ledger)
             steps = len(found.history)
             out[f"{method}, {dtype}"] = {
                 "status": found.status.name,
@@ -244,7 +236,8 @@ def rounding(kind: str, folder: Path) -> dict[str, Any]:
     F = ModelObjective(model, loss, own_rows(torch.float64), micro_batch=64)
     torch.dot, projection._eigh = dot, eigh
     try:
-        found = [find(F, F.point, method=method, **KNOWN) for method in ("neon", "neon+", "neon2-det", "krylov")]
+        asked = [replace(KNOWN, extractor=name) for name in ("neon", "neon+", "neon2-det", "krylov")]
+        found = [answer(F, F.point, question) for question in asked]
         verdict = is_minimum(F)
     finally:
         torch.dot, projection._eigh = true_dot, true_eigh

@@ -149,7 +149,7 @@ def test_a_drawing_with_very_many_points_is_embedded_as_pixels():
 
 
 def test_every_method_has_a_look_of_its_own():
-    from unsaddle.curvature.extract import EXTRACTORS
+    from unsaddle.curvature.registry import EXTRACTORS
     from unsaddle.methods import METHODS
 
     assert {*EXTRACTORS, *METHODS} <= LOOKS.keys()

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.curvature.extract import RELATIVE_GAMMA
 from unsaddle.curvature.krylov.lanczos import LanczosSettings, lanczos
 from unsaddle.curvature.power import second_order
+from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.result import Status
 from unsaddle.first_order import anchor as looking
 from unsaddle.objective import SampledFunction

@@ -58,17 +58,17 @@ class DisplacedFunction:
         value, grad = self.f.value_and_grad_at_sum(self.x, u) if point is None else self.f.value_and_grad(point)
         return float(value), grad
 
-    def product(self, v: Tensor, radius: float) -> Tensor:
+    def product(self, v: Tensor, radius: float, out: Tensor | None = None) -> Tensor:
         """∇²f(x)v for a unit v, by a gradient difference at the given radius; the error is at most L2·radius/2."""
-        return torch.sub(self.f.grad_at_sum(self.x, v, radius), self.grad0).div_(radius)
+        return torch.sub(self.f.grad_at_sum(self.x, v, radius), self.grad0, out=out).div_(radius)
 
     def replace_by_product(self, v: Tensor, radius: float) -> Tensor:
         """v ← ∇²f(x)v for a unit v, as `product` has it; for a model, v is all the memory that it takes."""
         return self.f.add_grad_at_sum(v, self.x, v, radius, afresh=True).sub_(self.grad0).div_(radius)
 
-    def central_product(self, v: Tensor, radius: float) -> Tensor:
+    def central_product(self, v: Tensor, radius: float, out: Tensor | None = None) -> Tensor:
         """∇²f(x)v for a unit v, by the gradients on either side of x, without ∇f(x)."""
-        out = self.f.add_grad_at_sum(torch.empty_like(v), self.x, v, radius, afresh=True)
+        out = self.f.add_grad_at_sum(torch.empty_like(v) if out is None else out, self.x, v, radius, afresh=True)
         return self.f.add_grad_at_sum(out, self.x, v, -radius, subtract=True).div_(2.0 * radius)
 
     def let_go(self) -> None:

@@ -1,9 +1,11 @@
-"""`negative_curvature`: from an objective and a point to a measured direction."""
+"""`negative_curvature`: from an objective and a point to a measured direction.
+
+Question → prepare → Search → run → Candidate → confirm → Curvature
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,44 +14,22 @@ from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.cost import Ledger
-from unsaddle.curvature import auto, neon, neon2_det, neon2_online, neon_plus, oja, power
+from unsaddle.curvature import auto
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.krylov import extractor as probing
-from unsaddle.curvature.krylov import lanczos
+from unsaddle.curvature.extractor import Extractor
+from unsaddle.curvature.question import Question
+from unsaddle.curvature.registry import EXTRACTORS
 from unsaddle.curvature.result import Candidate, Curvature, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import batches, direction, noise
 from unsaddle.measure.direction import Measurement, Scale
 from unsaddle.objective import Objective
 from unsaddle.ranks import with_its_ranks
-from unsaddle.theory import extraction
-
-EXTRACTORS: dict[str, Callable[[Search], Candidate]] = {
-    "krylov": probing.extract,
-    "neon": neon.extract,
-    "neon+": neon_plus.extract,
-    "power": power.extract,
-    "lanczos": lanczos.extract,
-    "neon-renormalised": neon.extract_renormalised,
-    "neon+-renormalised": neon_plus.extract_renormalised,
-    "neon2-det": neon2_det.extract,
-    "neon2-online": neon2_online.extract,
-    "oja": oja.extract,
-    "oja-first-order": oja.extract_first_order,
-}
-"""Every extractor by name. To add one, write a file with an `extract(search)` and a line here."""
-
-SECOND_ORDER = frozenset({"power", "lanczos", "oja"})
-"""Those that need Hessian products; the others are given a function that has none."""
-
-RELATIVE_GAMMA = 1e-2
-"""γ by default, as a share of L1."""
-
-STREAM_SAMPLES = 1024
-"""Samples drawn from a stream by default."""
 
 RETRIES = 8
 """How often a measured L1 that proves too small is doubled."""
+
+UNKNOWN = Scale(gamma=math.nan, smoothness=math.nan, noise=math.nan, radius=math.nan)
 
 
 def negative_curvature(
@@ -57,7 +37,7 @@ def negative_curvature(
     x: Tensor | None = None,
     *,
     gamma: float | None = None,
-    method: str = "auto",
+    extractor: str = "auto",
     samples: int | None = None,
     delta: float = 0.05,
     smoothness: float | None = None,
@@ -75,7 +55,7 @@ def negative_curvature(
         x: where: a 1-D float32 or float64 tensor. It is not changed. May be left out for an objective that has a
             `point` of its own.
         gamma: the curvature sought, γ > 0. By default a hundredth of L1.
-        method: an extractor, a key of `EXTRACTORS`; "auto" is krylov, where its basis fits into memory.
+        extractor: how to look for it, a key of `EXTRACTORS`; "auto" is krylov, where its basis fits into memory.
         samples: |S|, drawn once; None for everything, or for 1024 where samples never run out.
         delta: the probability of missing a curvature below −γ because of an unlucky random start.
         smoothness: L1, a bound on ‖∇²F‖ near x. Measured with a few gradients if left out.
@@ -96,12 +76,9 @@ def negative_curvature(
     >>> result.status.name, result.curvature < -0.75
     ('FOUND', True)
     """
-    return find(
-        objective,
-        checks.point_of(objective, x),
+    question = Question(
         gamma=gamma,
-        relative_gamma=RELATIVE_GAMMA,
-        method=method,
+        extractor=extractor,
         samples=samples,
         delta=delta,
         smoothness=smoothness,
@@ -110,125 +87,96 @@ def negative_curvature(
         max_gradients=max_gradients,
         seed=seed,
         keep_history=keep_history,
-        settings=settings,
+        theory=checks.choice(settings, "settings", ("practical", "theory")) == "theory",
     )
+    return answer(objective, checks.point_of(objective, x), question)
 
 
 @with_its_ranks
-def find(
-    objective: Objective,
-    x: Tensor,
-    *,
-    gamma: float | None,
-    relative_gamma: float,
-    method: str,
-    samples: int | None,
-    delta: float,
-    smoothness: float | None,
-    hessian_lipschitz: float | None,
-    basis: int | None = None,
-    max_gradients: int | None,
-    seed: int,
-    keep_history: bool,
-    settings: str,
-    ledger: Ledger | None = None,
-) -> Curvature:
-    """`negative_curvature`, with γ relative to L1 and the ledger at the caller's choice."""
+def answer(objective: Objective, x: Tensor, question: Question, ledger: Ledger | None = None) -> Curvature:
+    """The answer to a question. Everything is counted in `ledger`, if there is one."""
     if not isinstance(objective, Objective):
         raise TypeError(
             f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
             "wrap a callable as unsaddle.Function(fun)"
         )
-    x = checks.point(x)
-    name, free = checks.choice(method, "method", ("auto", *EXTRACTORS)), auto.free_memory(x.device)
-    if name == "auto":
-        name = auto.choose(x, free) if basis is None else "krylov"
-    if basis is None:
-        basis = max(auto.SMALLEST_BASIS, auto.basis_size(x, free))
-    else:
-        checks.count(basis, "basis", at_least=3)
-    if checks.choice(settings, "settings", ("practical", "theory")) == "theory" and name == "krylov":
-        raise ValueError(
-            f"settings='theory' needs a method that the theory is about, got method={method!r}; use neon or neon+"
-        )
-    gamma = None if gamma is None else checks.positive(gamma, "gamma", "leave it out to take a hundredth of L1")
-    delta = checks.probability(delta, "delta")
-    smoothness = None if smoothness is None else checks.positive(smoothness, "smoothness", "leave it out to measure it")
-    if hessian_lipschitz is not None:
-        checks.not_negative(hessian_lipschitz, "hessian_lipschitz", "leave it out if it is not known")
-    if max_gradients is not None:
-        checks.count(max_gradients, "max_gradients")
-    generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
-
-    ledger = Ledger() if ledger is None else ledger
-    before = ledger.cost
-    samples = some_samples(objective, samples)
-    f = objective.sample(samples, generator, hessian=name in SECOND_ORDER, ledger=ledger)
-    stochastic = objective.num_samples is None or f.size < objective.num_samples
-    f_hat = DisplacedFunction(f, x)
-    search = Search(
-        objective=objective,
-        f=f,
-        f_hat=f_hat,
-        given_gamma=gamma,
-        relative_gamma=relative_gamma,
-        delta=delta,
-        basis=basis,
-        given_smoothness=smoothness,
-        hessian_lipschitz=hessian_lipschitz,
-        theory=settings == "theory",
-        max_gradients=max_gradients,
-        reserve=3 * direction.SAME_SAMPLE_GRADIENTS + (2 * batches.BATCHES if stochastic else 0),
-        keep_history=keep_history,
-        generator=generator,
-    )
-
-    given_lipschitz = math.nan if hessian_lipschitz is None else hessian_lipschitz
-
-    def result(status: Status, scale: Scale = UNKNOWN, **fields: Any) -> Curvature:
-        known: dict[str, Any] = UNMEASURED | {"hessian_lipschitz": given_lipschitz} | fields
-        relative = noise.relative_error(
-            noise=scale.noise, grad_norm=f_hat.grad_norm, smoothness=scale.smoothness, x_norm=f_hat.x_norm
-        )
-        return Curvature(
-            status=status,
-            cost=ledger.cost - before,
-            delta=delta,
-            method=name,
-            gamma=scale.gamma,
-            smoothness=scale.smoothness,
-            radius=scale.radius,
-            noise=scale.noise,
-            relative_noise=relative,
-            gradient_norm=f_hat.grad_norm,
-            **known,
-        )
-
-    if not f_hat.is_finite:
-        return result(Status.NOT_FINITE)
+    search, name = prepare(objective, checks.point(x), question, Ledger() if ledger is None else ledger)
+    if not search.f_hat.is_finite:
+        return _result(search, name, Status.NOT_FINITE)
     try:
-        candidate = _run(name, search, stochastic)
+        search, candidate = run(search, EXTRACTORS[name])
         scale = search.scale if candidate.scale is None else candidate.scale
     except Inconclusive as reason:
-        return result(reason.status)
+        return _result(search, name, reason.status)
+    return confirm(search, name, candidate, scale)
+
+
+def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger) -> tuple[Search, str]:
+    """Draw F_S, take ∇F_S(x), and choose the extractor; returns its name with the search."""
+    name = checks.choice(question.extractor, "extractor", ("auto", *EXTRACTORS))
+    free = auto.free_memory(x.device)
+    if name == "auto":
+        name = auto.choose(x, free) if question.basis is None else "krylov"
+    if question.theory and not EXTRACTORS[name].has_theory:
+        raise ValueError(
+            f"settings='theory' needs an extractor that the theory is about, got extractor={question.extractor!r}; "
+            "use neon or neon+"
+        )
+    basis = max(auto.SMALLEST_BASIS, auto.basis_size(x, free)) if question.basis is None else question.basis
+    generator = torch.Generator().manual_seed(question.seed)
+    before = ledger.cost
+    size = question.sample_size(objective)
+    f = objective.sample(size, generator, hessian=EXTRACTORS[name].needs_products, ledger=ledger)
+    sampled = objective.num_samples is None or f.size < objective.num_samples
+    search = Search(
+        question=question,
+        objective=objective,
+        f=f,
+        f_hat=DisplacedFunction(f, x),
+        sampled=sampled,
+        basis=basis,
+        reserve=3 * direction.SAME_SAMPLE_GRADIENTS + (2 * batches.BATCHES if sampled else 0),
+        before=before,
+        generator=generator,
+    )
+    return search, name
+
+
+def run(search: Search, extractor: Extractor) -> tuple[Search, Candidate]:
+    """Run the extractor. A measured L1 that proves too small is doubled, and the search is the one with the last."""
+    candidate = extractor.extract(search)
+    for _ in range(RETRIES if search.question.smoothness is None else 0):
+        if candidate.status is not Status.SMOOTHNESS_EXCEEDED:
+            break
+        gamma = search.question.gamma_at(search.smoothness)
+        search = search.asked_again(gamma=gamma, smoothness=2.0 * search.smoothness)
+        candidate = extractor.extract(search)
+    return search, candidate
+
+
+def confirm(search: Search, name: str, candidate: Candidate, scale: Scale) -> Curvature:
+    """Measure what the extractor suspects again, and say what is known. No direction is returned unmeasured."""
     evidence: dict[str, Any] = {
         "lowest": candidate.lowest,
         "history": candidate.history,
         "deciding": candidate.deciding,
+        "start": candidate.start,
     }
     if not math.isnan(candidate.hessian_lipschitz):
         evidence["hessian_lipschitz"] = candidate.hessian_lipschitz
     if candidate.vector is None:
-        return result(candidate.status, scale, **evidence)
+        return _result(search, name, candidate.status, scale, **evidence)
     v = candidate.vector.div_(vectors.norm(candidate.vector))
-    grad0 = f_hat.grad0 if name == "krylov" else None
+    grad0 = search.f_hat.grad0 if EXTRACTORS[name].keeps_gradient else None
     if grad0 is None:  # Whoever counts vectors chose another extractor: better no L2 than one more.
-        f_hat.let_go()
-    status, measurements = _confirm(search, scale, v, stochastic, grad0)
+        search.f_hat.let_go()
+    status, measurements = _measured(search, candidate, scale, v, grad0)
     evidence["hessian_lipschitz"] = measurements[0].hessian_lipschitz
     if status is not Status.FOUND:
         evidence["deciding"] = (v,)
-    return result(
+    return _result(
+        search,
+        name,
         status,
         scale,
         direction=v if status is Status.FOUND else None,
@@ -238,56 +186,22 @@ def find(
     )
 
 
-def some_samples(objective: Objective, samples: int | None) -> int | None:
-    """|S| as asked for; without that everything, or a default where there is no end to samples."""
-    n = objective.num_samples
-    if samples is not None and n is not None and checks.count(samples, "samples") > n:
-        raise ValueError(f"samples must be at most n = {n}, got {samples}; leave it out to take everything")
-    if samples is not None:
-        return checks.count(samples, "samples")
-    return STREAM_SAMPLES if n is None else None
-
-
-UNMEASURED = {"direction": None, "curvature": math.nan, "lowest": math.inf}
-UNKNOWN = Scale(gamma=math.nan, smoothness=math.nan, noise=math.nan, radius=math.nan)
-
-
-def _run(name: str, search: Search, stochastic: bool) -> Candidate:
-    """Run the extractor; a measured L1 that proves too small is doubled."""
-    if search.theory and stochastic:
-        search = replace(search, given_gamma=_gamma_on_samples(search))
-    candidate = EXTRACTORS[name](search)
-    for _ in range(RETRIES if search.given_smoothness is None else 0):
-        if candidate.status is not Status.SMOOTHNESS_EXCEEDED:
-            break
-        search = replace(search, given_gamma=search.gamma, given_smoothness=2.0 * search.smoothness)
-        candidate = EXTRACTORS[name](search)
-        if candidate.scale is None:
-            candidate = replace(candidate, scale=search.scale)
-    return candidate
-
-
-def _gamma_on_samples(search: Search) -> float:
-    """Lemma 2: what F_S is promised when F has −γ (E19)."""
-    ell = extraction.sampled_log_factor(
-        dimension=search.dimension, smoothness=search.smoothness, gamma=search.gamma, delta=search.delta
-    )
-    return extraction.sampled_gamma(gamma=search.gamma, accuracy=extraction.sampling_accuracy(log_factor=ell))
-
-
-def _confirm(
-    search: Search, scale: Scale, v: Tensor, stochastic: bool, grad0: Tensor | None
+def _measured(
+    search: Search, candidate: Candidate, scale: Scale, v: Tensor, grad0: Tensor | None
 ) -> tuple[Status, tuple[Measurement, ...]]:
-    """Measure the curvature along v again on the same F_S and, where there is more than that, on fresh samples."""
-    for radius in dict.fromkeys(scale.measuring_radii or (scale.radius,)):
-        same = direction.on_same_sample(search.f, search.x, v, replace(scale, radius=radius), grad0)
-        if same.consistent:
-            break
+    """The curvature along v on the same F_S and, where there is more than that, on fresh samples."""
+    same = candidate.measured
+    if same is None:
+        for radius in dict.fromkeys(scale.measuring_radii or (scale.radius,)):
+            same = direction.on_same_sample(search.f, search.x, v, replace(scale, radius=radius), grad0)
+            if same.consistent:
+                break
+    assert same is not None
     if not same.is_finite:
         return Status.NOT_FINITE, (same,)
     if not same.consistent or same.curvature + same.error >= 0.0:
         return Status.NOT_CONFIRMED, (same,)
-    if not stochastic:
+    if not search.sampled:
         return Status.FOUND, (same,)
     fresh = batches.on_fresh_samples(
         search.objective, search.x, v, same.radius, search.f.size, search.delta, search.generator, search.ledger
@@ -296,3 +210,30 @@ def _confirm(
         return Status.NOT_FINITE, (same, fresh)
     confirmed = fresh.curvature + fresh.error < 0.0
     return Status.FOUND if confirmed else Status.SAMPLE_ONLY, (same, fresh)
+
+
+def _result(search: Search, name: str, status: Status, scale: Scale = UNKNOWN, **known: Any) -> Curvature:
+    f_hat, given = search.f_hat, search.question.hessian_lipschitz
+    fields: dict[str, Any] = {
+        "direction": None,
+        "curvature": math.nan,
+        "lowest": math.inf,
+        "hessian_lipschitz": math.nan if given is None else given,
+    }
+    relative = noise.relative_error(
+        noise=scale.noise, grad_norm=f_hat.grad_norm, smoothness=scale.smoothness, x_norm=f_hat.x_norm
+    )
+    return Curvature(
+        status=status,
+        cost=search.cost,
+        delta=search.delta,
+        extractor=name,
+        gamma=math.nan if math.isnan(scale.gamma) else search.question.gamma_at(scale.smoothness),
+        sought=scale.gamma,
+        smoothness=scale.smoothness,
+        radius=scale.radius,
+        noise=scale.noise,
+        relative_noise=relative,
+        gradient_norm=f_hat.grad_norm,
+        **(fields | known),
+    )

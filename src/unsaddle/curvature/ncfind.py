@@ -50,7 +50,7 @@ class PrintedTests:
         self._first_far: Tensor | None = None
         self._h: Tensor | None = None
 
-    def look(self, u: Tensor, y: Tensor) -> tuple[Tensor, Status | None, Tensor | None]:
+    def test(self, u: Tensor, y: Tensor) -> tuple[Tensor, Status | None, Tensor | None]:
         """∇f(x + u_τ); how the run ends here, None if it goes on; and the direction, if that is by finding one.
 
         The first call is for u_0 = y_0, and takes a gradient; each further one takes f(x + y_τ) beside it.

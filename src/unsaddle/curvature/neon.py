@@ -7,15 +7,18 @@ negative curvature grow, all others shrink.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
+from unsaddle.curvature.extractor import by_settings
 from unsaddle.curvature.renormalisation import renormalised
-from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.theory import extraction, quadratics
 from unsaddle.theory import renormalised as theory_renormalised
@@ -23,7 +26,7 @@ from unsaddle.theory import renormalised as theory_renormalised
 
 @dataclass(frozen=True, kw_only=True)
 class NeonSettings:
-    """Constants of NEON; `theory` and `practice` make them."""
+    """Constants of NEON; `theory_settings` and `practical_settings` make them."""
 
     step_size: float
     """η."""
@@ -52,80 +55,52 @@ class NeonSettings:
             )
 
 
-def theory_settings(
-    *,
-    gamma: float,
-    delta: float,
-    dimension: int,
-    smoothness: float,
-    hessian_lipschitz: float,
-    step_size: float | None = None,
-) -> NeonSettings:
-    """Theorem 1, errata applied. `step_size` overrides c_max/L1, for experiments with the other constants."""
-    eta = extraction.neon_max_step(smoothness=smoothness) if step_size is None else step_size
-    ell = extraction.log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
-    scales = {
-        "step_size": eta,
-        "gamma": gamma,
-        "smoothness": smoothness,
-        "hessian_lipschitz": hessian_lipschitz,
-        "log_factor": ell,
+N = TypeVar("N", bound=NeonSettings)
+
+
+def theory_settings(**question: Any) -> NeonSettings:
+    """Theorem 1, errata applied; takes what `Theorem.settings` takes."""
+    return NeonSettings(**extraction.THEOREM_1.settings(**question))
+
+
+def usable(search: Search, step_size: float, num_steps: Callable[..., int]) -> dict[str, Any]:
+    """Settings that NEON and NEON⁺ share in practice: see `theory.quadratics`."""
+    return {
+        "step_size": step_size,
+        "num_steps": num_steps(step_size=step_size, gamma=search.gamma, dimension=search.dimension, delta=search.delta),
+        "noise_radius": search.noise_radius,
+        "trust_radius": search.trust_radius,
+        "target": search.gamma / 2.0,
+        "hessian_lipschitz": search.hessian_lipschitz or 0.0,
+        "resolution": search.smallest_radius,
     }
-    return NeonSettings(
-        step_size=eta,
-        num_steps=extraction.neon_num_steps(
-            step_size=eta, gamma=gamma, dimension=dimension, smoothness=smoothness, delta=delta
-        ),
-        noise_radius=extraction.noise_radius(**scales),
-        trust_radius=extraction.neon_trust_radius(length_scale=extraction.length_scale(**scales)),
-        target=extraction.neon_guarantee(gamma=gamma, log_factor=ell),
-        hessian_lipschitz=hessian_lipschitz,
-        decrease=extraction.decrease(**scales),
-    )
 
 
 def practical_settings(search: Search) -> NeonSettings:
-    """Usable constants: see `constants.practice`."""
+    """Usable constants: η = 1/(2·L1), and the steps that the worst quadratic needs."""
     eta = quadratics.step_size(smoothness=search.smoothness)
-    return NeonSettings(
-        step_size=eta,
-        num_steps=quadratics.neon_num_steps(
-            step_size=eta, gamma=search.gamma, dimension=search.dimension, delta=search.delta
-        ),
-        noise_radius=search.noise_radius,
-        trust_radius=search.trust_radius,
-        target=search.gamma / 2.0,
-        hessian_lipschitz=search.hessian_lipschitz or 0.0,
-        resolution=search.smallest_radius,
-    )
+    return NeonSettings(**usable(search, eta, quadratics.neon_num_steps))
 
 
 def theory_renormalised_settings(
     *, gamma: float, delta: float, dimension: int, smoothness: float, hessian_lipschitz: float
 ) -> NeonSettings:
     """Zhang and Li (2021), Algorithm 1: η = 1/L1, and their T and r, for a curvature of −γ/4."""
+    scales: dict[str, Any] = {"gamma": gamma, "delta": delta, "dimension": dimension, "smoothness": smoothness}
     return NeonSettings(
         step_size=1.0 / smoothness,
-        num_steps=theory_renormalised.num_steps(gamma=gamma, delta=delta, dimension=dimension, smoothness=smoothness),
-        noise_radius=theory_renormalised.noise_radius(
-            gamma=gamma, delta=delta, dimension=dimension, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz
-        ),
+        num_steps=theory_renormalised.num_steps(**scales),
+        noise_radius=theory_renormalised.noise_radius(hessian_lipschitz=hessian_lipschitz, **scales),
         target=gamma / 4.0,
         hessian_lipschitz=hessian_lipschitz,
         renormalise=True,
     )
 
 
-def practical_renormalised_settings(search: Search) -> NeonSettings:
-    """The practical constants, with every probe at a radius between rounding and truncation."""
-    return replace(
-        practical_settings(search),
-        noise_radius=quadratics.renormalised_radius(
-            smallest=search.smallest_radius, measurement=search.measurement_radius
-        ),
-        trust_radius=math.inf,
-        renormalise=True,
-    )
+def between_rounding_and_truncation(settings: N, search: Search) -> N:
+    """The same settings with every probe at one radius, to which the iterates are rescaled."""
+    radius = quadratics.renormalised_radius(smallest=search.smallest_radius, measurement=search.measurement_radius)
+    return replace(settings, noise_radius=radius, trust_radius=math.inf, renormalise=True)
 
 
 def neon(
@@ -171,12 +146,7 @@ def neon(
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
     point = f_hat.sum_with(u)
     (next_uu,) = vectors.dots((u, u))
-    history: list[tuple[int, float]] = []
-    lowest = math.inf
-
-    def candidate(status: Status, vector: Tensor | None = None) -> Candidate:
-        return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
-
+    trail = Trail(keep_history)
     for tau in range(settings.num_steps):
         uu = renormalised(next_uu, settings.noise_radius, x, point, u) if settings.renormalise else next_uu
         if observer is not None:
@@ -188,28 +158,27 @@ def neon(
         if uu == 0.0:
             break  # Everything has shrunk away.
         if not math.isfinite(ug):
-            return candidate(Status.NOT_FINITE)
+            return trail.end(Status.NOT_FINITE)
         quotient = ug / uu
-        if keep_history:
-            history.append((f_hat.f.ledger.gradients, quotient))
+        trail.note(f_hat.f.ledger.gradients, quotient)
         if uu < settings.resolution**2:
             continue
-        lowest = min(lowest, quotient)
+        trail.lowest = min(trail.lowest, quotient)
         if math.sqrt(uu) > settings.trust_radius:
             # Only negative curvature, or a step that overshoots, makes u grow.
-            return candidate(Status.NOTHING_FOUND if quotient < 0.0 else Status.SMOOTHNESS_EXCEEDED)
+            return trail.end(Status.NOTHING_FOUND if quotient < 0.0 else Status.SMOOTHNESS_EXCEEDED)
         if quotient * eta > 2.0:
-            return candidate(Status.SMOOTHNESS_EXCEEDED)
+            return trail.end(Status.SMOOTHNESS_EXCEEDED)
         if settings.decrease is None:
             passes = curvature_bound(squared_norm=uu, product=ug, hessian_lipschitz=L2) <= -settings.target
         else:
             f_hat_u = f_hat.value(value=value, slope=slope, product=ug, cubic=L2 * uu**1.5)
             passes = f_hat_u <= -2.0 * settings.decrease
         if passes:
-            return candidate(Status.FOUND, u.add_(g, alpha=eta).sub_(g0, alpha=eta))
+            return trail.end(Status.FOUND, u.add_(g, alpha=eta).sub_(g0, alpha=eta))
     else:
-        return replace(candidate(Status.NOTHING_FOUND), exhausted=True)
-    return candidate(Status.NOTHING_FOUND)
+        return trail.end(Status.NOTHING_FOUND, exhausted=True)
+    return trail.end(Status.NOTHING_FOUND)
 
 
 def _sweep(x: Tensor, u: Tensor, g: Tensor, g0: Tensor, point: Tensor | None, eta: float) -> list[float]:
@@ -224,17 +193,13 @@ def _sweep(x: Tensor, u: Tensor, g: Tensor, g0: Tensor, point: Tensor | None, et
     return vectors.total(products)
 
 
-def extract(search: Search) -> Candidate:
-    """NEON as `negative_curvature` calls it."""
-    return search.within_budget(
-        search.settings(theory_settings, practical_settings),
-        lambda settings: neon(search.f_hat, settings, search.generator, keep_history=search.keep_history),
-    )
+def _run(search: Search, settings: NeonSettings) -> Candidate:
+    return neon(search.f_hat, settings, search.generator, keep_history=search.question.keep_history)
 
 
-def extract_renormalised(search: Search) -> Candidate:
-    """NEON with iterates of bounded length, as `negative_curvature` calls it."""
-    return search.within_budget(
-        search.settings(theory_renormalised_settings, practical_renormalised_settings),
-        lambda settings: neon(search.f_hat, settings, search.generator, keep_history=search.keep_history),
-    )
+NEON = by_settings(_run, practical=practical_settings, theory=theory_settings)
+NEON_RENORMALISED = by_settings(
+    _run,
+    practical=lambda search: between_rounding_and_truncation(practical_settings(search), search),
+    theory=theory_renormalised_settings,
+)

@@ -7,14 +7,15 @@ polynomial can.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
-from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.extractor import by_settings
+from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.theory import neon2 as theory_neon2
 from unsaddle.theory import quadratics
@@ -143,12 +144,7 @@ def neon2_det(
     y = vectors.random_direction(f_hat.x, generator).mul_(sigma / unit)
     y_other = torch.zeros_like(y)  # y_{t−1} before a step, y_{t+1} after it; both in units of −L1/2
     before, yy, y_before = 0.0, sigma**2, 0.0  # ‖y_{t−1}‖², ‖y_t‖², y_tᵀy_{t−1}
-    history: list[tuple[int, float]] = []
-    lowest = math.inf
-
-    def candidate(status: Status, vector: Tensor | None = None) -> Candidate:
-        return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
-
+    trail = Trail(keep_history)
     for t in range(1, settings.num_steps + 1):
         v = y_other.mul(-0.5 * unit) if observer is not None else None
         _step(f_hat, y, y_other, unit, shift)
@@ -156,26 +152,25 @@ def neon2_det(
         yg = L1 * (shift * yy - 0.5 * (y_after + y_before))
         vv = 0.25 * (after - 2.0 * yy + before) + 0.5 * sigma**2
         if not (math.isfinite(yg) and math.isfinite(vv)):
-            return candidate(Status.NOT_FINITE)
+            return trail.end(Status.NOT_FINITE)
         if observer is not None and v is not None:
             observer(t, v.add_(y_other, alpha=0.5 * unit))
         is_long = vv >= settings.escape_radius**2
         has_vanished = yy <= torch.finfo(y.dtype).eps * max(before, after)  # For one t: its neighbours have not.
         quotient = math.inf if has_vanished else yg / yy
-        if keep_history:
-            history.append((f_hat.f.ledger.gradients, quotient))
+        trail.note(f_hat.f.ledger.gradients, quotient)
         if not has_vanished and yy >= settings.resolution**2:
-            lowest = min(lowest, quotient)
+            trail.lowest = min(trail.lowest, quotient)
             if quotient > L1 * (1.0 + shift) or (is_long and quotient >= 0.0):
-                return candidate(Status.SMOOTHNESS_EXCEEDED)  # M has an eigenvalue below −1, which grows as well.
+                return trail.end(Status.SMOOTHNESS_EXCEEDED)  # M has an eigenvalue below −1, which grows as well.
             bound = curvature_bound(squared_norm=yy, product=yg, hessian_lipschitz=settings.hessian_lipschitz)
             if settings.target is not None and bound <= -settings.target:
-                return candidate(Status.FOUND, y.mul_(unit))
+                return trail.end(Status.FOUND, y.mul_(unit))
         if is_long:
-            return candidate(Status.FOUND, _chebyshev(f_hat, y, y_other, unit, shift) if v is None else v)
+            return trail.end(Status.FOUND, _chebyshev(f_hat, y, y_other, unit, shift) if v is None else v)
         y, y_other = y_other, y
         before, yy, y_before = yy, after, y_after
-    return replace(candidate(Status.NOTHING_FOUND), exhausted=True)
+    return trail.end(Status.NOTHING_FOUND, exhausted=True)
 
 
 def _step(f_hat: DisplacedFunction, y: Tensor, y_other: Tensor, unit: float, shift: float) -> None:
@@ -192,10 +187,8 @@ def _chebyshev(f_hat: DisplacedFunction, y: Tensor, y_next: Tensor, unit: float,
     return f_hat.f.add_grad_at_sum(y_next, f_hat.x, y, unit, subtract=True).mul_(0.5 * unit)
 
 
-def extract(search: Search) -> Candidate:
-    """Neon2 det as `negative_curvature` calls it."""
-    return search.within_budget(
-        search.settings(theory_settings, practical_settings),
-        lambda settings: neon2_det(search.f_hat, settings, search.generator, keep_history=search.keep_history),
-        extra_calls=1,
-    )
+def _run(search: Search, settings: Neon2DetSettings) -> Candidate:
+    return neon2_det(search.f_hat, settings, search.generator, keep_history=search.question.keep_history)
+
+
+NEON2_DET = by_settings(_run, practical=practical_settings, theory=theory_settings, extra_calls=lambda settings: 1)

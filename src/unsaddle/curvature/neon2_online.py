@@ -14,8 +14,9 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import descend
+from unsaddle.curvature.extractor import by_settings
 from unsaddle.curvature.oja import Product, batch_size, noise_limited_step, num_rounds
-from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import Objective
 from unsaddle.theory import neon2 as theory_neon2
@@ -155,15 +156,8 @@ def neon2_online(
     eta, r = settings.step_size, settings.escape_radius
     ledger = Ledger() if ledger is None else ledger
     batch = None if objective.num_samples == settings.batch else settings.batch
-    history: list[tuple[int, float]] = []
-    lowest = math.inf
+    trail = Trail(keep_history)
     left = settings.num_steps
-
-    def candidate(status: Status, vector: Tensor | None = None) -> Candidate:
-        return Candidate(
-            vector=vector, status=status, lowest=lowest, exhausted=vector is None and left == 0, history=tuple(history)
-        )
-
     for _ in range(settings.num_rounds):
         u = vectors.random_direction(x, generator).mul_(settings.noise_radius)
         uu = settings.noise_radius**2
@@ -173,10 +167,10 @@ def neon2_online(
             before = u.clone() if keep_history else None
             descend(objective.sample(batch, generator, ledger=ledger), x, u, eta)
             if before is not None:
-                history.append((ledger.gradients, vectors.dots((before, before - u))[0] / (eta * uu)))
+                trail.note(ledger.gradients, vectors.dots((before, before - u))[0] / (eta * uu))
             (uu,) = vectors.dots((u, u))
             if not math.isfinite(uu):
-                return candidate(Status.NOT_FINITE)
+                return trail.end(Status.NOT_FINITE, exhausted=left == 0)
             if observer is not None:
                 observer(t, u)
             if settings.random_iterate and _one_in(t, generator):
@@ -190,13 +184,13 @@ def neon2_online(
         v.div_(vectors.norm(v))
         (judged,) = vectors.dots((v, judge(v)))
         if not math.isfinite(judged):
-            return candidate(Status.NOT_FINITE)
-        lowest = min(lowest, judged)
+            return trail.end(Status.NOT_FINITE, exhausted=left == 0)
+        trail.lowest = min(trail.lowest, judged)
         if judged <= -settings.target:
-            return candidate(Status.FOUND, v)
+            return trail.end(Status.FOUND, v)
         if judged * eta > 2.0:
-            return candidate(Status.SMOOTHNESS_EXCEEDED)
-    return candidate(Status.NOTHING_FOUND)
+            return trail.end(Status.SMOOTHNESS_EXCEEDED, exhausted=left == 0)
+    return trail.end(Status.NOTHING_FOUND, exhausted=left == 0)
 
 
 def _one_in(t: int, generator: torch.Generator) -> bool:
@@ -204,22 +198,25 @@ def _one_in(t: int, generator: torch.Generator) -> bool:
     return int(torch.randint(t, (), generator=generator, device=generator.device)) == 0
 
 
-def extract(search: Search) -> Candidate:
-    """Neon2 online as `negative_curvature` calls it; two gradients of F_S judge a round."""
-    settings = search.settings(theory_settings, practical_settings)
+def _run(search: Search, settings: Neon2OnlineSettings) -> Candidate:
+    """Two gradients of F_S judge a round."""
     radius = search.measurement_radius
     search.f_hat.let_go()  # From here on, only differences of fresh gradients.
-    return search.within_budget(
+    return neon2_online(
+        search.objective,
+        search.x,
+        lambda v: search.f_hat.central_product(v, radius),
         settings,
-        lambda s: neon2_online(
-            search.objective,
-            search.x,
-            lambda v: search.f_hat.central_product(v, radius),
-            s,
-            search.generator,
-            ledger=search.ledger,
-            keep_history=search.keep_history,
-        ),
-        calls_a_step=2,
-        extra_calls=2 * settings.num_rounds,
+        search.generator,
+        ledger=search.ledger,
+        keep_history=search.question.keep_history,
     )
+
+
+NEON2_ONLINE = by_settings(
+    _run,
+    practical=practical_settings,
+    theory=theory_settings,
+    calls_a_step=2,
+    extra_calls=lambda settings: 2 * int(settings.num_rounds),
+)

@@ -6,17 +6,19 @@ Nesterov's method on f̂ finds curvature −γ in O(1/√γ) gradients where gra
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.extractor import by_settings
 from unsaddle.curvature.ncfind import PrintedTests
-from unsaddle.curvature.neon import NeonSettings
+from unsaddle.curvature.neon import NeonSettings, between_rounding_and_truncation, usable
 from unsaddle.curvature.renormalisation import renormalised
-from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.theory import extraction, quadratics
 from unsaddle.theory import renormalised as theory_renormalised
@@ -35,55 +37,20 @@ class NeonPlusSettings(NeonSettings):
     """γ, in the printed test that calls NCFind."""
 
 
-def theory_settings(
-    *,
-    gamma: float,
-    delta: float,
-    dimension: int,
-    smoothness: float,
-    hessian_lipschitz: float,
-    step_size: float | None = None,
-) -> NeonPlusSettings:
-    """Theorem 2, errata applied. `step_size` overrides c_max/L1, for experiments with the other constants."""
-    eta = extraction.neon_plus_max_step(smoothness=smoothness) if step_size is None else step_size
-    ell = extraction.log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
-    scales = {
-        "step_size": eta,
-        "gamma": gamma,
-        "smoothness": smoothness,
-        "hessian_lipschitz": hessian_lipschitz,
-        "log_factor": ell,
-    }
-    return NeonPlusSettings(
-        step_size=eta,
-        num_steps=extraction.neon_plus_num_steps(
-            step_size=eta, gamma=gamma, dimension=dimension, smoothness=smoothness, delta=delta
-        ),
-        noise_radius=extraction.noise_radius(**scales),
-        trust_radius=extraction.neon_plus_trust_radius(length_scale=extraction.length_scale(**scales)),
-        target=extraction.neon_plus_guarantee(gamma=gamma, log_factor=ell),
-        hessian_lipschitz=hessian_lipschitz,
-        decrease=extraction.decrease(**scales),
-        momentum=extraction.neon_plus_momentum(step_size=eta, gamma=gamma),
-        gamma=gamma,
-    )
+def theory_settings(*, gamma: float, **question: Any) -> NeonPlusSettings:
+    """Theorem 2, errata applied; takes what `Theorem.settings` takes."""
+    settings = extraction.THEOREM_2.settings(gamma=gamma, **question)
+    momentum = extraction.neon_plus_momentum(step_size=settings["step_size"], gamma=gamma)
+    return NeonPlusSettings(momentum=momentum, gamma=gamma, **settings)
 
 
 def practical_settings(search: Search) -> NeonPlusSettings:
-    """Usable constants: see `constants.practice`."""
-    eta = min(quadratics.step_size(smoothness=search.smoothness), 0.25 / search.gamma)  # √(ηγ) ≤ 1/2
+    """Usable constants: η as NEON has it, but √(ηγ) ≤ 1/2, and the steps that the worst quadratic needs."""
+    eta = min(quadratics.step_size(smoothness=search.smoothness), 0.25 / search.gamma)
     return NeonPlusSettings(
-        step_size=eta,
-        num_steps=quadratics.neon_plus_num_steps(
-            step_size=eta, gamma=search.gamma, dimension=search.dimension, delta=search.delta
-        ),
-        noise_radius=search.noise_radius,
-        trust_radius=search.trust_radius,
-        target=search.gamma / 2.0,
-        hessian_lipschitz=search.hessian_lipschitz or 0.0,
-        resolution=search.smallest_radius,
         momentum=extraction.neon_plus_momentum(step_size=eta, gamma=search.gamma),
         gamma=search.gamma,
+        **usable(search, eta, quadratics.neon_plus_num_steps),
     )
 
 
@@ -91,31 +58,16 @@ def theory_renormalised_settings(
     *, gamma: float, delta: float, dimension: int, smoothness: float, hessian_lipschitz: float
 ) -> NeonPlusSettings:
     """Zhang and Li (2021), the accelerated loop: η = 1/(4L1), 1 − ζ = ¼√(γ/L1), their T and r, for −γ/4."""
+    scales: dict[str, Any] = {"gamma": gamma, "delta": delta, "dimension": dimension}
     return NeonPlusSettings(
         step_size=0.25 / smoothness,
-        num_steps=theory_renormalised.accelerated_num_steps(
-            gamma=gamma, delta=delta, dimension=dimension, smoothness=smoothness
-        ),
-        noise_radius=theory_renormalised.accelerated_noise_radius(
-            gamma=gamma, delta=delta, dimension=dimension, hessian_lipschitz=hessian_lipschitz
-        ),
+        num_steps=theory_renormalised.accelerated_num_steps(smoothness=smoothness, **scales),
+        noise_radius=theory_renormalised.accelerated_noise_radius(hessian_lipschitz=hessian_lipschitz, **scales),
         target=gamma / 4.0,
         hessian_lipschitz=hessian_lipschitz,
         renormalise=True,
         momentum=theory_renormalised.accelerated_momentum(gamma=gamma, smoothness=smoothness),
         gamma=gamma,
-    )
-
-
-def practical_renormalised_settings(search: Search) -> NeonPlusSettings:
-    """The practical constants, with every probe at a radius between rounding and truncation."""
-    return replace(
-        practical_settings(search),
-        noise_radius=quadratics.renormalised_radius(
-            smallest=search.smallest_radius, measurement=search.measurement_radius
-        ),
-        trust_radius=math.inf,
-        renormalise=True,
     )
 
 
@@ -200,14 +152,9 @@ def neon_plus(
             hessian_lipschitz=settings.hessian_lipschitz,
         )
     passed = False
-    history: list[tuple[int, float]] = []
-    lowest = math.inf
-
-    def candidate(status: Status, vector: Tensor | None = None) -> Candidate:
-        return Candidate(vector=vector, status=status, lowest=lowest, history=tuple(history))
-
+    trail = Trail(keep_history)
     if not math.isclose(uu, start, rel_tol=SAME_LENGTH):
-        return candidate(Status.PRECISION_TOO_LOW)  # Numbers in units of −η are beyond the range of the precision.
+        return trail.end(Status.PRECISION_TOO_LOW)  # Numbers in units of −η are beyond the range of the precision.
     for tau in range(settings.num_steps):
         if uu == 0.0:
             break  # Everything has shrunk away.
@@ -218,9 +165,9 @@ def neon_plus(
             observer(tau, y * -eta)
         g = None  # The last gradient goes before the next one comes.
         if printed is not None:
-            g, ends, direction = printed.look(u * -eta, y * -eta)
+            g, ends, direction = printed.test(u * -eta, y * -eta)
             if ends is not None:
-                return candidate(ends, direction)
+                return trail.end(ends, direction)
         elif point is not None:
             g = f_hat.f.grad(point)
         else:
@@ -228,26 +175,25 @@ def neon_plus(
         y_dot_next, next_yy, next_uu = _sweep(f_hat, u, y, g, point, eta, zeta)
         u, y = y, u  # at τ+1
         if not (math.isfinite(next_yy) and math.isfinite(next_uu)):
-            return candidate(Status.NOT_FINITE)
+            return trail.end(Status.NOT_FINITE)
         quotient = (1.0 - math.sqrt(next_yy / uu)) / eta
-        if keep_history:
-            history.append((f_hat.f.ledger.gradients, quotient))
+        trail.note(f_hat.f.ledger.gradients, quotient)
         if uu >= settings.resolution**2:
             if y_dot_next < -0.25 * (yy - 2.0 * yu + uu) - (1.0 - zeta) ** 2 * yy:
-                return candidate(Status.SMOOTHNESS_EXCEEDED)
-            lowest = min(lowest, quotient)
+                return trail.end(Status.SMOOTHNESS_EXCEEDED)
+            trail.lowest = min(trail.lowest, quotient)
             growth = 1.0 + eta * (settings.target + settings.hessian_lipschitz * math.sqrt(uu) / 2.0)
             passes = printed is None and next_yy >= growth**2 * uu and y_dot_next >= growth * yu > 0.0
             if passes and passed:
-                return candidate(Status.FOUND, y.mul_(-eta))
+                return trail.end(Status.FOUND, y.mul_(-eta))
             passed = passes
             if math.sqrt(next_yy) > settings.trust_radius:
                 # Only negative curvature, or a step that overshoots, makes y grow.
-                return candidate(Status.NOTHING_FOUND if y_dot_next >= yu else Status.SMOOTHNESS_EXCEEDED)
+                return trail.end(Status.NOTHING_FOUND if y_dot_next >= yu else Status.SMOOTHNESS_EXCEEDED)
         uu, yu, yy = next_uu, (1.0 + zeta) * next_yy - zeta * y_dot_next, next_yy
     else:
-        return replace(candidate(Status.NOTHING_FOUND), exhausted=True)
-    return candidate(Status.NOTHING_FOUND)
+        return trail.end(Status.NOTHING_FOUND, exhausted=True)
+    return trail.end(Status.NOTHING_FOUND)
 
 
 def _sweep(
@@ -272,17 +218,13 @@ def _sweep(
     return [eta**2 * product for product in vectors.total(products)]
 
 
-def extract(search: Search) -> Candidate:
-    """NEON⁺ as `negative_curvature` calls it."""
-    return search.within_budget(
-        search.settings(theory_settings, practical_settings),
-        lambda settings: neon_plus(search.f_hat, settings, search.generator, keep_history=search.keep_history),
-    )
+def _run(search: Search, settings: NeonPlusSettings) -> Candidate:
+    return neon_plus(search.f_hat, settings, search.generator, keep_history=search.question.keep_history)
 
 
-def extract_renormalised(search: Search) -> Candidate:
-    """NEON⁺ with iterates of bounded length, as `negative_curvature` calls it."""
-    return search.within_budget(
-        search.settings(theory_renormalised_settings, practical_renormalised_settings),
-        lambda settings: neon_plus(search.f_hat, settings, search.generator, keep_history=search.keep_history),
-    )
+NEON_PLUS = by_settings(_run, practical=practical_settings, theory=theory_settings)
+NEON_PLUS_RENORMALISED = by_settings(
+    _run,
+    practical=lambda search: between_rounding_and_truncation(practical_settings(search), search),
+    theory=theory_renormalised_settings,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,8 +12,9 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import descend
+from unsaddle.curvature.extractor import Extractor
 from unsaddle.curvature.power import second_order
-from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import Objective, SampledFunction
 from unsaddle.theory import extraction, quadratics
@@ -117,14 +118,13 @@ def oja(
         w ← (I − η∇²f_i(x))w, normalised, i fresh at each step; T steps a round
         judge the last w on samples that it has not seen; return it, or start again
 
-    Spec 3.2; Allen-Zhu (2017). `judge` is v ↦ ∇²F_S(x)v on an independent S. Departure: the last iterate of a round is
+    Allen-Zhu (2017). `judge` is v ↦ ∇²F_S(x)v on an independent S. Departure: the last iterate of a round is
     judged, not a random one.
 
     Cost: one Hessian product of a batch a step, or two gradients of it in the first-order form; what `judge` costs for
     each round. Memory: w, and a product or a gradient, but in the first-order form for a model.
     """
-    history: list[tuple[int, float]] = []
-    lowest = math.inf
+    trail = Trail(keep_history)
     ledger = Ledger() if ledger is None else ledger
     batch = None if objective.num_samples == settings.batch else settings.batch
     w = vectors.random_direction(x, generator)
@@ -135,20 +135,18 @@ def oja(
         curvature = _step(f, x, w, settings, keep_history)
         length = vectors.norm(w)
         if not (math.isfinite(curvature) and math.isfinite(length)):
-            return Candidate(vector=None, status=Status.NOT_FINITE, lowest=lowest, history=tuple(history))
-        if keep_history:
-            history.append((ledger.gradients + ledger.hessian_products, curvature))
+            return trail.end(Status.NOT_FINITE)
+        trail.note(ledger.gradients + ledger.hessian_products, curvature)
         w = w.div_(length) if length > 0.0 else vectors.random_direction(x, generator)
         if (tau + 1) % settings.steps_a_round == 0:
             (judged,) = vectors.dots((w, judge(w)))
-            lowest = min(lowest, judged)
+            trail.lowest = min(trail.lowest, judged)
             if judged <= -settings.target:
-                return Candidate(vector=w, status=Status.FOUND, lowest=lowest, history=tuple(history))
+                return trail.end(Status.FOUND, w)
             if judged * settings.step_size > 2.0:
-                return Candidate(vector=None, status=Status.SMOOTHNESS_EXCEEDED, lowest=lowest, history=tuple(history))
+                return trail.end(Status.SMOOTHNESS_EXCEEDED)
             w = vectors.random_direction(x, generator)
-    nothing = Candidate(vector=None, status=Status.NOTHING_FOUND, lowest=lowest, history=tuple(history))
-    return replace(nothing, exhausted=True)
+    return trail.end(Status.NOTHING_FOUND, exhausted=True)
 
 
 def _step(f: SampledFunction, x: Tensor, w: Tensor, settings: OjaSettings, with_curvature: bool) -> float:
@@ -166,7 +164,8 @@ def _step(f: SampledFunction, x: Tensor, w: Tensor, settings: OjaSettings, with_
 
 
 def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
-    settings = (theory_settings if search.theory else practical_settings)(
+    make = theory_settings if search.question.theory else practical_settings
+    settings = make(
         gamma=search.gamma,
         delta=search.delta,
         dimension=search.dimension,
@@ -174,31 +173,27 @@ def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
         radius=radius,
         num_samples=search.objective.num_samples,
     )
-    if radius is not None:
-        search.f_hat.let_go()  # From here on, only differences of fresh gradients.
-    return search.within_budget(
-        settings,
-        lambda s: oja(
-            search.objective,
-            search.x,
-            judge,
-            s,
-            search.generator,
-            ledger=search.ledger,
-            keep_history=search.keep_history,
-        ),
-        calls_a_step=1 if radius is None else 2,
-        extra_calls=(1 if radius is None else 2) * (settings.num_steps // settings.steps_a_round),
-    )
+    calls = 1 if radius is None else 2
+
+    def run(s: OjaSettings) -> Candidate:
+        keep, ledger = search.question.keep_history, search.ledger
+        return oja(search.objective, search.x, judge, s, search.generator, ledger=ledger, keep_history=keep)
+
+    rounds = settings.num_steps // settings.steps_a_round
+    return search.within_budget(settings, run, calls_a_step=calls, extra_calls=calls * rounds)
 
 
-def extract(search: Search) -> Candidate:
-    """Oja with exact Hessian products, as `negative_curvature` calls it."""
+def _with_products(search: Search) -> Candidate:
     f = second_order(search.f)
     return _extract(search, None, lambda v: f.hvp(search.x, v))
 
 
-def extract_first_order(search: Search) -> Candidate:
-    """Oja with gradient differences; two gradients of F_S judge a round."""
+def _with_gradients(search: Search) -> Candidate:
+    """Two gradients of F_S judge a round."""
     radius = search.measurement_radius
+    search.f_hat.let_go()  # From here on, only differences of fresh gradients.
     return _extract(search, radius, lambda v: search.f_hat.central_product(v, radius))
+
+
+OJA = Extractor(extract=_with_products, needs_products=True)
+OJA_FIRST_ORDER = Extractor(extract=_with_gradients)

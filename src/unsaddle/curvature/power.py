@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from unsaddle import vectors
-from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.extractor import Extractor
+from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import SampledFunction, SecondOrderFunction
 from unsaddle.theory import extraction
@@ -47,7 +48,7 @@ def power(
 ) -> Candidate:
     """Find v with vᵀHv ≤ −target by v ← (I − ηH)v, normalised, from a random unit vector.
 
-    Spec 6.1; Kuczyński and Woźniakowski (1992). Cost: one Hessian product a step. Memory: two vectors.
+    Kuczyński and Woźniakowski (1992). Cost: one Hessian product a step. Memory: two vectors.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2).sample(hessian=True)
@@ -56,29 +57,26 @@ def power(
     'FOUND'
     """
     v = vectors.random_direction(x, generator)
-    history: list[tuple[int, float]] = []
-    lowest = math.inf
+    trail = Trail(keep_history)
     for tau in range(settings.num_steps):
         if observer is not None:
             observer(tau, v)
         hv = f.hvp(x, v)
         (curvature,) = vectors.dots((v, hv))
         if not math.isfinite(curvature):
-            return Candidate(vector=None, status=Status.NOT_FINITE, lowest=lowest, history=tuple(history))
-        lowest = min(lowest, curvature)
-        if keep_history:
-            history.append((f.ledger.hessian_products, curvature))
+            return trail.end(Status.NOT_FINITE)
+        trail.lowest = min(trail.lowest, curvature)
+        trail.note(f.ledger.hessian_products, curvature)
         if curvature <= -settings.target:
-            return Candidate(vector=v, status=Status.FOUND, lowest=lowest, history=tuple(history))
+            return trail.end(Status.FOUND, v)
         if curvature * settings.step_size > 2.0:
-            return Candidate(vector=None, status=Status.SMOOTHNESS_EXCEEDED, lowest=lowest, history=tuple(history))
+            return trail.end(Status.SMOOTHNESS_EXCEEDED)
         v = torch.sub(v, hv, alpha=settings.step_size)
         length = vectors.norm(v)
         if length == 0.0:  # Hv = v/η: the whole start lay at curvature L1, and nothing is left to follow.
             break
         v.div_(length)
-    nothing = Candidate(vector=None, status=Status.NOTHING_FOUND, lowest=lowest, history=tuple(history))
-    return replace(nothing, exhausted=True)
+    return trail.end(Status.NOTHING_FOUND, exhausted=True)
 
 
 def second_order(f: SampledFunction) -> SecondOrderFunction:
@@ -88,10 +86,11 @@ def second_order(f: SampledFunction) -> SecondOrderFunction:
     return f
 
 
-def extract(search: Search) -> Candidate:
-    """The power method as `negative_curvature` calls it."""
-    f = second_order(search.f)
-    return search.within_budget(
-        settings_for(search),
-        lambda settings: power(f, search.x, settings, search.generator, keep_history=search.keep_history),
-    )
+def _run(search: Search, settings: PowerSettings) -> Candidate:
+    f, keep = second_order(search.f), search.question.keep_history
+    return power(f, search.x, settings, search.generator, keep_history=keep)
+
+
+POWER = Extractor(
+    extract=lambda search: search.within_budget(settings_for(search), lambda s: _run(search, s)), needs_products=True
+)

@@ -71,7 +71,32 @@ class Candidate:
     """L2 as it shows along the first of them, if it was looked at."""
     exhausted: bool = False
     """Whether it took every step it was allowed, so that more might have changed the answer."""
+    start: Tensor | None = None
+    """The random start, where the first entry of the history is the curvature along it."""
+    measured: Measurement | None = None
+    """The curvature along the vector, where the extractor has measured it itself."""
     history: tuple[tuple[int, float], ...] = ()
+
+
+class Trail:
+    """What an extractor leaves behind on its way, and the candidate that it ends with."""
+
+    def __init__(self, keep_history: bool = False) -> None:
+        self.lowest = math.inf
+        """The lowest quotient met so far."""
+        self.history: list[tuple[int, float]] = []
+        self._keeps = keep_history
+
+    def note(self, spent: int, quotient: float) -> None:
+        """A step: what had been spent by then, and the quotient that it met."""
+        if self._keeps:
+            self.history.append((spent, quotient))
+
+    def end(self, status: Status, vector: Tensor | None = None, *, exhausted: bool = False) -> Candidate:
+        """The candidate."""
+        return Candidate(
+            vector=vector, status=status, lowest=self.lowest, history=tuple(self.history), exhausted=exhausted
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +113,13 @@ class Curvature:
     cost: Cost
     """Everything that was evaluated to get here."""
     gamma: float
-    """The curvature sought."""
+    """γ, the curvature sought in F."""
+    sought: float
+    """What was looked for on the sample: γ, less a margin for the difference between F_S and F, if there was one."""
     delta: float
     """The probability that the random start hid a curvature below -gamma."""
-    method: str
+    extractor: str
+    """The extractor that ran."""
     smoothness: float
     """L1 as given, or the largest |eigenvalue| seen."""
     radius: float
@@ -109,6 +137,8 @@ class Curvature:
     deciding: tuple[Tensor, ...] = field(default=(), repr=False)
     """Where nothing was found: the directions that decide, lowest first; on them "nothing" was checked. Where a
     candidate was not confirmed: the candidate. Where the budget ended: the lowest that was seen, unmeasured."""
+    start: Tensor | None = field(default=None, repr=False)
+    """The random start of a quick search, along which the curvature is the first of the history."""
     history: tuple[tuple[int, float], ...] = field(default=(), repr=False)
     """(gradients or Hessian products spent, quotient) for each step, if it was asked for."""
 
@@ -125,4 +155,4 @@ class Curvature:
             if self.measurements
             else ""
         )
-        return f"{self.method}: {self.status.value}.{measured} Sought: below {-self.gamma:.4g}. Spent: {spent}."
+        return f"{self.extractor}: {self.status.value}.{measured} Sought: below {-self.gamma:.4g}. Spent: {spent}."

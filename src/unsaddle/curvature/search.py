@@ -1,4 +1,4 @@
-"""What is looked for, where, and with what: the one argument that every extractor takes."""
+"""A question at a point: the one argument that every extractor takes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.cost import Ledger
+from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.measure import smoothness
 from unsaddle.measure.direction import Scale
 from unsaddle.objective import Objective, SampledFunction
-from unsaddle.theory import quadratics
+from unsaddle.theory import extraction, quadratics
 
 Observer = Callable[[int, Tensor], None]
 """Called with (step, iterate) at each step of an extractor, for studies; the iterate must not be kept or changed."""
@@ -40,35 +41,25 @@ class Inconclusive(Exception):  # noqa: N818  (an outcome, not an error)
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """The question put to an extractor, and what is known about the function.
+    """A question, put to an extractor at a point, and what is known about the function there.
 
     Constants that were not given are measured when they are first asked for, so that an extractor pays for those that
     it needs and no others."""
 
+    question: Question
     objective: Objective
     f: SampledFunction
     """F_S, frozen; with `hvp` for second-order extractors."""
     f_hat: DisplacedFunction
     """f̂ of F_S at x, with ∇F_S(x) cached."""
-    given_gamma: float | None
-    """γ, if it was given."""
-    relative_gamma: float
-    """γ as a share of L1, if it was not."""
-    delta: float
-    """The probability of missing it, δ."""
+    sampled: bool
+    """Whether F_S is less than F."""
     basis: int
     """Vectors that a Krylov basis may hold."""
-    given_smoothness: float | None
-    """L1, if it was given."""
-    hessian_lipschitz: float | None
-    """L2, if known."""
-    theory: bool
-    """Constants of the theorems instead of usable ones."""
-    max_gradients: int | None
-    """Bound on gradients plus Hessian products."""
     reserve: int
-    """Gradients of that budget to keep back for measuring what is found."""
-    keep_history: bool
+    """Gradients of the budget to keep back for measuring what is found."""
+    before: Cost
+    """What the ledger had counted when this search began."""
     generator: torch.Generator
 
     @property
@@ -80,30 +71,70 @@ class Search:
         return vectors.dimension(self.x)
 
     @property
+    def delta(self) -> float:
+        return self.question.delta
+
+    @property
+    def hessian_lipschitz(self) -> float | None:
+        """L2, if it was given."""
+        return self.question.hessian_lipschitz
+
+    @property
     def ledger(self) -> Ledger:
         return self.f.ledger
 
+    @property
+    def cost(self) -> Cost:
+        """Spent on this search so far."""
+        return self.ledger.cost - self.before
+
     @cached_property
+    def _seen_smoothness(self) -> float:
+        """L1, given or measured with a few gradients."""
+        if self.question.smoothness is not None:
+            return self.question.smoothness
+        if not self.affords(smoothness.SMOOTHNESS_STEPS):
+            raise Inconclusive(Status.BUDGET_SPENT)
+        # At the cube root of the precision, truncation and rounding balance.
+        radius = torch.finfo(self.x.dtype).eps ** (1.0 / 3.0) * max(1.0, self.f_hat.x_norm)
+        measured = smoothness.smoothness(lambda v: self.f_hat.replace_by_product(v, radius), self.x, self.generator)
+        if not math.isfinite(measured):
+            raise Inconclusive(Status.NOT_FINITE)
+        if measured == 0.0:
+            raise Inconclusive(Status.FLAT)
+        return measured
+
+    @cached_property
+    def sample_share(self) -> float:
+        """The share of γ that is looked for in F_S: what sampling may hide of it is left out."""
+        if not self.sampled:
+            return 1.0
+        if not self.question.theory:
+            return 1.0 - self.question.sample_margin
+        # Lemma 2: what F_S is promised when F has −γ (E19).
+        gamma = self.question.gamma_at(self._seen_smoothness)
+        ell = extraction.sampled_log_factor(
+            dimension=self.dimension,
+            smoothness=max(self._seen_smoothness, gamma),
+            gamma=gamma,
+            delta=self.delta,
+        )
+        return extraction.sampled_gamma(gamma=1.0, accuracy=extraction.sampling_accuracy(log_factor=ell))
+
+    @property
     def smoothness(self) -> float:
-        """L1, given or measured with a few gradients, and never below γ."""
-        if self.given_smoothness is None:
-            if not self.affords(smoothness.SMOOTHNESS_STEPS):
-                raise Inconclusive(Status.BUDGET_SPENT)
-            # At the cube root of the precision, truncation and rounding balance.
-            radius = torch.finfo(self.x.dtype).eps ** (1.0 / 3.0) * max(1.0, self.f_hat.x_norm)
-            measured = smoothness.smoothness(lambda v: self.f_hat.replace_by_product(v, radius), self.x, self.generator)
-            if not math.isfinite(measured):
-                raise Inconclusive(Status.NOT_FINITE)
-            if measured == 0.0:
-                raise Inconclusive(Status.FLAT)
-        else:
-            measured = self.given_smoothness
-        return max(measured, self.given_gamma or 0.0)
+        """L1, and never below what is looked for."""
+        seen, gamma = self._seen_smoothness, self.question.gamma
+        return seen if gamma is None else max(seen, self.sample_share * gamma)
 
     @property
     def gamma(self) -> float:
-        """γ, given or relative to L1."""
-        return self.relative_gamma * self.smoothness if self.given_gamma is None else self.given_gamma
+        """What is looked for in F_S: γ, given or relative to L1, or its share on samples."""
+        return self.sample_share * self.question.gamma_at(self.smoothness)
+
+    def asked_again(self, **changes: Any) -> Search:
+        """The same search with a changed question."""
+        return replace(self, question=replace(self.question, **changes))
 
     @property
     def noise(self) -> float:
@@ -164,8 +195,8 @@ class Search:
         return self.hessian_lipschitz
 
     def settings(self, theory: Callable[..., S], practical: Callable[[Search], S]) -> S:
-        """An extractor's settings, from whichever of its two makers this search asks for."""
-        if not self.theory:
+        """An extractor's settings, from whichever of its two makers the question asks for."""
+        if not self.question.theory:
             return practical(self)
         return theory(
             gamma=self.gamma,
@@ -196,7 +227,8 @@ class Search:
         return left is None or gradients <= left
 
     def _steps_left(self, calls_a_step: int, extra_calls: int) -> int | None:
-        if self.max_gradients is None:
+        """Steps that the budget of this call leaves; None if it has none."""
+        if self.question.max_gradients is None:
             return None
-        spent = self.ledger.gradients + self.ledger.hessian_products
-        return max(0, self.max_gradients - self.reserve - spent - extra_calls) // calls_a_step
+        spent = self.cost.gradients + self.cost.hessian_products
+        return max(0, self.question.max_gradients - self.reserve - spent - extra_calls) // calls_a_step

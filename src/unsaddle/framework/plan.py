@@ -8,8 +8,10 @@ from typing import Protocol
 
 from torch import Tensor
 
+from unsaddle.curvature.result import Curvature
 from unsaddle.first_order.anchor import Look
 from unsaddle.first_order.method import FirstOrderMethod, Local
+from unsaddle.judgement.judge import Judgement, Kind
 from unsaddle.run import Run
 
 
@@ -29,6 +31,21 @@ class Evidence:
     samples: int | None = None
     """|S2|; None for everything."""
     note: str = ""
+
+
+def weighed(found: Curvature, judgement: Judgement, samples: int | None, slack: float = 0.0) -> Evidence:
+    """What the framework needs of an extraction and the judge's word on it."""
+    at = found.measurements[-1] if found.direction is not None else None
+    return Evidence(
+        direction=found.direction,
+        decided=judgement.kind in (Kind.SADDLE, Kind.MINIMUM),
+        curvature=found.lowest if at is None else at.curvature,
+        error=slack if at is None else at.error,
+        gamma=found.gamma,
+        radius=found.radius,
+        samples=samples,
+        note=f"{found.extractor} on {'everything' if samples is None else samples}: {found.status.name}",
+    )
 
 
 class Plan(Protocol):

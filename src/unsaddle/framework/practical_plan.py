@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from unsaddle.curvature.extract import RELATIVE_GAMMA, find
-from unsaddle.curvature.result import Curvature, Status
+from unsaddle.curvature.extract import answer
+from unsaddle.curvature.question import Question
+from unsaddle.curvature.result import Status
 from unsaddle.escape import steps as escape
 from unsaddle.first_order.anchor import Look, look, smoothness
 from unsaddle.first_order.method import FirstOrderMethod, Local
-from unsaddle.framework.plan import Evidence
-from unsaddle.measure import batches
+from unsaddle.framework.plan import Evidence, weighed
+from unsaddle.judgement.judge import judge
+from unsaddle.judgement.minimum import SAMPLE_MARGIN
+from unsaddle.judgement.sampling_error import hessian_error
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
@@ -28,9 +30,6 @@ FIRST_EXTRACTION, GROWTH, LARGEST_EXTRACTION = 128, 4, 128 * 4**6
 
 EXTRACTIONS = 100
 """δ is that of a run of up to so many extractions, at each of which a saddle could be taken for a minimum."""
-
-SAMPLE_SHARE = 0.5
-"""On a sample, this share of γ is left to the difference between F_S and F."""
 
 TEST_FACTOR = 4.0
 """A first-order test that decides takes TEST_FACTOR·V/ε² samples: a standard error of ε/2."""
@@ -119,55 +118,21 @@ class PracticalPlan:
         while True:
             if n is not None and size is not None and 2 * size > n:
                 size = None
-            share = 1.0 if size is None else SAMPLE_SHARE
-            found = find(
-                run.objective,
-                y,
-                gamma=None if self.options.gamma is None else share * self.options.gamma,
-                relative_gamma=share * RELATIVE_GAMMA,
-                method=self.options.extractor,
+            question = Question(
+                gamma=self.options.gamma,
+                sample_margin=SAMPLE_MARGIN,
+                extractor=self.options.extractor,
                 samples=size,
                 delta=self.options.delta / (2.0 * EXTRACTIONS),
-                smoothness=None,
-                hessian_lipschitz=None,
-                basis=None,
-                max_gradients=None,
                 seed=int(torch.randint(2**31, (), generator=run.generator)),
-                keep_history=False,
-                settings="practical",
-                ledger=run.ledger,
             )
-            evidence = self._weigh(run, y, found, size, share)
-            last = size is None or size >= LARGEST_EXTRACTION
-            if evidence.decided or last:
+            found, slack = answer(run.objective, y, question, run.ledger), 0.0
+            if size is not None and found.status is Status.NOTHING_FOUND:
+                slack = hessian_error(run.objective, y, found, size, self.options.delta / 2.0, run.generator).slack
+            evidence = weighed(found, judge(found, slack=slack), size, slack)
+            if evidence.decided or size is None or size >= LARGEST_EXTRACTION:
                 return evidence
-            assert size is not None
             size *= GROWTH
-
-    def _weigh(self, run: Run, y: Tensor, found: Curvature, size: int | None, share: float) -> Evidence:
-        """Whether that decides."""
-        known: dict[str, Any] = {
-            "gamma": found.gamma / share,
-            "radius": found.radius,
-            "samples": size,
-            "note": f"{found.method} on {'everything' if size is None else size}: {found.status.name}",
-        }
-        if found.direction is not None:
-            at = found.measurements[-1]
-            return Evidence(direction=found.direction, decided=True, curvature=at.curvature, error=at.error, **known)
-        if found.status is not Status.NOTHING_FOUND:
-            return Evidence(decided=False, curvature=found.lowest, **known)
-        if size is None:
-            return Evidence(decided=True, curvature=found.lowest, **known)
-        if not found.deciding:  # This extractor does not say which directions are lowest, so F itself has to be asked.
-            return Evidence(decided=False, curvature=found.lowest, **known)
-        functions = batches.batches(run.objective, size, run.generator)
-        directions = found.deciding[:-1] or found.deciding
-        slack = max(
-            batches.curvature_on(functions, y, v, found.radius).error(self.options.delta / 2.0) for v in directions
-        )
-        enough = slack <= found.gamma / share - found.gamma
-        return Evidence(decided=enough, curvature=found.lowest, error=slack, **known)
 
     def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
         assert found.direction is not None

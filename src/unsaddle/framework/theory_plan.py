@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from unsaddle.curvature.extract import find
+from unsaddle import vectors
+from unsaddle.curvature.extract import answer
+from unsaddle.curvature.question import Question
+from unsaddle.curvature.registry import EXTRACTORS
 from unsaddle.curvature.result import Status
 from unsaddle.escape import steps as escape
 from unsaddle.first_order.anchor import Look, look
 from unsaddle.first_order.method import FirstOrderMethod, Local
-from unsaddle.framework.plan import Evidence
+from unsaddle.framework.plan import Evidence, weighed
+from unsaddle.judgement.judge import judge
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
@@ -75,47 +78,36 @@ class TheoryPlan:
         return seen.norm <= self.options.eps
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
-        method = "neon+" if self.options.extractor == "auto" else self.options.extractor
-        if method in ("neon", "neon+") and math.isinf(run.ledger.limit):
-            raise ValueError(f"settings='theory' gives {method} more steps than can be waited for; pass max_samples")
-        gamma, n = self._gamma, run.num_samples
-        scales: dict[str, Any] = {"dimension": y.numel(), "smoothness": self.constants.smoothness, "gamma": gamma}
-        size: int | None = extraction.sample_size(delta=self.options.delta, **scales)
+        name = "neon+" if self.options.extractor == "auto" else self.options.extractor
+        unbounded, theory = math.isinf(run.ledger.limit), EXTRACTORS[name].has_theory
+        if theory and unbounded:
+            raise ValueError(f"settings='theory' gives {name} more steps than can be waited for; pass max_samples")
+        gamma, n, delta = self._gamma, run.num_samples, self.options.delta
+        size: int | None = extraction.sample_size(
+            dimension=vectors.dimension(y), smoothness=self.constants.smoothness, gamma=gamma, delta=delta
+        )
         if n is not None and size is not None and size >= n:
             size = None
-        found = find(
-            run.objective,
-            y,
+        question = Question(
             gamma=gamma,
-            relative_gamma=math.nan,
-            method=method,
+            extractor=name,
             samples=size,
-            delta=self.options.delta,
+            delta=delta,
             smoothness=self.constants.smoothness,
             hessian_lipschitz=self.constants.hessian_lipschitz,
-            basis=None,
-            max_gradients=None if math.isinf(run.ledger.limit) else max(1, int(run.ledger.limit)),
+            max_gradients=None if unbounded else max(1, int(run.ledger.left)),
             seed=int(torch.randint(2**31, (), generator=run.generator)),
-            keep_history=False,
-            settings="theory" if method in ("neon", "neon+") else "practical",
-            ledger=run.ledger,
+            theory=theory,
         )
+        found = answer(run.objective, y, question, run.ledger)
         if found.status is Status.BUDGET_SPENT:
             raise RunEnded(Ending.BUDGET_SPENT)
-        return Evidence(
-            direction=found.direction,
-            decided=found.direction is not None or found.status is Status.NOTHING_FOUND,
-            curvature=found.lowest if found.direction is None else found.curvature,
-            gamma=gamma,
-            radius=found.radius,
-            samples=size,
-            note=f"{found.method}: {found.status.name}",
-        )
+        return weighed(found, judge(found), size)
 
     def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
         assert found.direction is not None
         ell = extraction.sampled_log_factor(
-            dimension=y.numel(),
+            dimension=vectors.dimension(y),
             smoothness=self.constants.smoothness,
             gamma=self._gamma,
             delta=self.options.delta,

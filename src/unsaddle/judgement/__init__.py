@@ -1,5 +1,7 @@
 """Where evidence becomes a verdict: minimum, saddle, not stationary or undecided."""
 
-from unsaddle.judgement.verdict import Verdict, is_minimum
+from unsaddle.judgement.judge import Kind
+from unsaddle.judgement.minimum import is_minimum
+from unsaddle.judgement.verdict import Verdict
 
-__all__ = ["Verdict", "is_minimum"]
+__all__ = ["Kind", "Verdict", "is_minimum"]

@@ -10,6 +10,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.result import Curvature
+from unsaddle.judgement.judge import Kind
 from unsaddle.measure.noise import (
     LOW_PRECISION_RADIUS,
     LOW_PRECISION_SHIFT,
@@ -61,7 +62,7 @@ def is_staircase(
     x: Tensor,
     found: Curvature,
     coarse: GradientNoise,
-    kind: str,
+    kind: Kind,
     excess: float,
     generator: torch.Generator,
 ) -> bool:
@@ -71,7 +72,7 @@ def is_staircase(
     rounding, measured where bfloat16 rounds afresh. A saddle: the curvature is not negative there.
     """
     far = LOW_PRECISION_RADIUS * vectors.norm(x)
-    if kind == "saddle":
+    if kind is Kind.SADDLE:
         assert found.direction is not None
         above = f.grad(torch.add(x, found.direction, alpha=far)).clone()
         suspicious = is_low_precision(above, HALF_PRECISION) or coarse.noise > ROUGH * found.noise
@@ -79,7 +80,7 @@ def is_staircase(
         return suspicious and not vectors.dots((found.direction, above.sub_(below)))[0] < 0.0
     if coarse.curvature > COARSE * found.smoothness:
         return True
-    if kind == "minimum":
+    if kind is Kind.MINIMUM:
         return False
     beyond = gradient_noise(f.grad, x, vectors.norm(x), f.grad(x).clone(), generator, LOW_PRECISION_RADIUS)
     return ROUNDINGS * beyond.noise >= excess

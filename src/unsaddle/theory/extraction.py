@@ -14,6 +14,9 @@ gradients at a step size of 3e-10: use `constants.practice` to find anything.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 NEON_C_HAT = 18.0
 """ĉ of Theorem 1: the smallest that the proof of Lemma 7 allows (E25)."""
@@ -137,6 +140,62 @@ def neon_plus_momentum_threshold(*, momentum: float, step_size: float, decrease:
 def neon_plus_guarantee(*, gamma: float, log_factor: float, c_hat: float = NEON_PLUS_C_HAT) -> float:
     """γ/(72ĉ²ℓ): what NEON⁺ returns has curvature at most minus this (Theorem 2)."""
     return gamma / (72.0 * c_hat**2 * log_factor)
+
+
+# --- What Theorems 1 and 2 have in common ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """The constants in which Theorems 1 and 2 differ."""
+
+    max_step: Callable[..., float]
+    num_steps: Callable[..., int]
+    trust_radius: Callable[..., float]
+    guarantee: Callable[..., float]
+
+    def settings(
+        self,
+        *,
+        gamma: float,
+        delta: float,
+        dimension: int,
+        smoothness: float,
+        hessian_lipschitz: float,
+        step_size: float | None = None,
+    ) -> dict[str, Any]:
+        """η, t, r, U, the curvature promised, L2 and 𝓕, by the names that settings give them.
+
+        `step_size` overrides c_max/L1, for experiments with the other constants.
+        """
+        eta = self.max_step(smoothness=smoothness) if step_size is None else step_size
+        question: dict[str, Any] = {
+            "gamma": gamma,
+            "dimension": dimension,
+            "smoothness": smoothness,
+            "delta": delta,
+        }
+        ell = log_factor(**question)
+        scales = {
+            "step_size": eta,
+            "gamma": gamma,
+            "smoothness": smoothness,
+            "hessian_lipschitz": hessian_lipschitz,
+            "log_factor": ell,
+        }
+        return {
+            "step_size": eta,
+            "num_steps": self.num_steps(step_size=eta, **question),
+            "noise_radius": noise_radius(**scales),
+            "trust_radius": self.trust_radius(length_scale=length_scale(**scales)),
+            "target": self.guarantee(gamma=gamma, log_factor=ell),
+            "hessian_lipschitz": hessian_lipschitz,
+            "decrease": decrease(**scales),
+        }
+
+
+THEOREM_1 = Theorem(neon_max_step, neon_num_steps, neon_trust_radius, neon_guarantee)
+THEOREM_2 = Theorem(neon_plus_max_step, neon_plus_num_steps, neon_plus_trust_radius, neon_plus_guarantee)
 
 
 # --- Lemma 2: on samples --------------------------------------------------------------------------------------------

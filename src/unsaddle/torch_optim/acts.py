@@ -7,13 +7,9 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import VALUE_ROUNDING
-from unsaddle.curvature.result import Status
 from unsaddle.escape import slope_search
 from unsaddle.objective import SampledFunction
 from unsaddle.torch_optim import policy
-
-DELTA = 0.05
-"""The probability that an unlucky random start hides a curvature below −γ."""
 
 FIRST_LENGTH = 1e-3
 """The first step that is tried, as a share of ‖x‖ (of 1 at x = 0)."""
@@ -54,8 +50,3 @@ def length_along(f: SampledFunction, x: Tensor, v: Tensor, *, radius: float) -> 
         resolution=VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(value),
     )
     return SHARE_OF_BEST * best.length
-
-
-def sentence(status: Status) -> str:
-    """A status as a sentence."""
-    return status.value[0].upper() + status.value[1:] + "."

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from unsaddle.cost import Ledger
-from unsaddle.curvature.extract import RELATIVE_GAMMA, find
+from unsaddle.curvature.extract import answer
 from unsaddle.curvature.result import Curvature, Status
+from unsaddle.judgement.judge import Kind, judge
 from unsaddle.objective import Objective
 from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.ranks import with_its_ranks
@@ -55,21 +56,7 @@ def _decide(
 ) -> Event:
     x, watched = objective.point, Watched(objective, flat)
     state.probes += 1
-    found = find(
-        watched,
-        x,
-        gamma=rules.gamma,
-        relative_gamma=RELATIVE_GAMMA,
-        method="auto",
-        samples=samples,
-        delta=acts.DELTA,
-        smoothness=None,
-        hessian_lipschitz=None,
-        max_gradients=None,
-        seed=rules.seed + state.probes,
-        keep_history=False,
-        settings="practical",
-    )
+    found = answer(watched, x, rules.question(state.probes, samples=samples))
     ledger = Ledger()
     at = found.measurements[-1] if found.measurements else None
     fields: dict[str, Any] = {"curvature": found.lowest if at is None else at.curvature}
@@ -89,13 +76,13 @@ def _decide(
 
 
 def _verdict(found: Curvature, watched: Watched, x: Tensor) -> tuple[str, str]:
-    flat = watched.sentence(found, x)
+    flat, (kind, reason) = watched.sentence(found, x), judge(found)
     if flat is not None and (found.direction is None or watched.all_flat(found, x)):
         return "flat", flat
-    if found.status is Status.NOTHING_FOUND:
+    if kind is Kind.MINIMUM:
         return "none", f"No curvature below {-found.gamma:.3g}."
     at = found.measurements[-1] if found.measurements else None
-    if found.direction is not None and at is not None:
+    if kind is Kind.SADDLE and at is not None:
         fresh = " on fresh samples" if at.fresh else ""
         return "saddle", f"Curvature {at.curvature:.3g} ± {at.error:.2g}{fresh}."
     if found.status is Status.SAMPLE_ONLY and at is not None:
@@ -104,7 +91,7 @@ def _verdict(found: Curvature, watched: Watched, x: Tensor) -> tuple[str, str]:
             f"Curvature {own:.3g} on the sample it was found on, {at.curvature:.3g} ± {at.error:.2g} on fresh ones: "
             "noise of one sample, the normal answer in mid-training."
         )
-    return "undecided", acts.sentence(found.status)
+    return "undecided", reason
 
 
 def _escape(

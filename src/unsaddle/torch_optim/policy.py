@@ -21,9 +21,13 @@ import torch
 from torch import Tensor
 
 from unsaddle import ranks
+from unsaddle.curvature.question import Question
 from unsaddle.measure import student
 
 IDLE, CONFIRM, TRIAL = "idle", "confirm", "trial"
+
+DELTA = 0.05
+"""The probability that an unlucky random start hides a curvature below −γ."""
 
 WINDOW = 100
 """Losses that the plateau test looks at, or `every` if that is less."""
@@ -72,6 +76,10 @@ class Rules:
     @property
     def window(self) -> int:
         return max(SHORTEST_WINDOW, min(WINDOW, self.every))
+
+    def question(self, probe: int, **more: Any) -> Question:
+        """What a probe asks; each draws another random start."""
+        return Question(gamma=self.gamma, delta=DELTA, seed=self.seed + probe, **more)
 
 
 @dataclass(kw_only=True)

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from unsaddle.curvature.extract import RELATIVE_GAMMA, find
+from unsaddle.curvature.extract import answer
 from unsaddle.curvature.result import Status
+from unsaddle.judgement.judge import Kind, judge
 from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim import acts, policy
 from unsaddle.torch_optim.closure import Closure, ClosureObjective
@@ -70,26 +71,13 @@ class Prober:
         objective.check()
         state.probes += 1
         x, watched = objective.point, Watched(objective, objective.flat)
-        found = find(
-            watched,
-            x,
-            gamma=rules.gamma,
-            relative_gamma=RELATIVE_GAMMA,
-            method="krylov",
-            samples=None,
-            delta=acts.DELTA,
-            smoothness=None,
-            hessian_lipschitz=None,
-            max_gradients=policy.EXTRACTION,
-            seed=rules.seed + state.probes,
-            keep_history=False,
-            settings="practical",
-        )
+        found = answer(watched, x, rules.question(state.probes, extractor="krylov", max_gradients=policy.EXTRACTION))
+        kind, reason = judge(found)
         seen = found.measurements[-1].curvature if found.measurements else found.lowest
         flat = watched.sentence(found, x)
         if flat is not None and (found.direction is None or watched.all_flat(found, x)):
             return partial(self._verdict, "flat", flat, curvature=seen)
-        if found.direction is not None:
+        if kind is Kind.SADDLE and found.direction is not None:
             policy.begin(state, found.direction, radius=found.radius, gamma=found.gamma, curvature=found.curvature)
             return self._pending
         # Radii that disagree, as kinks make them, average out over batches and distance; and what the budget did not
@@ -99,14 +87,13 @@ class Prober:
             radius = (ROUGH if rough else 1.0) * found.radius
             policy.begin(state, found.deciding[0], radius=radius, gamma=found.gamma, curvature=seen)
             return self._pending
-        if found.status is Status.NOTHING_FOUND or (
-            found.status is Status.BUDGET_SPENT and found.lowest > -found.gamma / 2.0
-        ):
-            proved = "" if found.status is Status.NOTHING_FOUND else f", as far as {policy.EXTRACTION} gradients tell"
+        spent = found.status is Status.BUDGET_SPENT and found.lowest > -found.gamma / 2.0
+        if kind is Kind.MINIMUM or spent:
+            proved = f", as far as {policy.EXTRACTION} gradients tell" if spent else ""
             return partial(
                 self._verdict, "none", f"No curvature below {-found.gamma:.3g} on this batch{proved}.", curvature=seen
             )
-        return partial(self._verdict, "undecided", acts.sentence(found.status), curvature=seen)
+        return partial(self._verdict, "undecided", reason, curvature=seen)
 
     def _confirm(self, objective: ClosureObjective) -> Outcome:
         """The curvature along the candidate on one more batch; when it is believed, the length of the step."""

@@ -16,7 +16,8 @@ from tests.curvature.quadratics import quadratic, random_symmetric
 from unsaddle import Function
 from unsaddle.curvature import Status, negative_curvature
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, _orthogonalise, krylov
+from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, krylov
+from unsaddle.curvature.krylov.process import _orthogonalise
 from unsaddle.curvature.krylov.projection import Projection
 from unsaddle.problems import positive_semidefinite, prescribed_spectrum, rank_one_negative
 from unsaddle.theory import extraction
@@ -198,7 +199,7 @@ def test_in_float32_lambda_min_comes_out_within_two_percent(power: int) -> None:
     for seed in range(10):
         x = 1e-3 * torch.randn(d, generator=torch.Generator().manual_seed(seed))
         exact = torch.linalg.eigvalsh(_dense(prescribed_spectrum(s, power=power), x.double()))[0]
-        result = negative_curvature(problem.objective, x, method="krylov", seed=seed)
+        result = negative_curvature(problem.objective, x, extractor="krylov", seed=seed)
         assert result.status is Status.FOUND
         assert result.curvature == pytest.approx(float(exact), rel=0.1)
         assert result.lowest == pytest.approx(result.curvature, rel=0.02)

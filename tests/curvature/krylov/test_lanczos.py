@@ -136,7 +136,7 @@ def test_a_needle_that_the_start_hardly_touches_is_not_taken_for_an_invariant_sp
             f,
             torch.zeros(d, dtype=dtype),
             gamma=1.0,
-            method="lanczos",
+            extractor="lanczos",
             smoothness=1.0,
             hessian_lipschitz=0.0,
             seed=seed,

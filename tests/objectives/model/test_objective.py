@@ -211,9 +211,9 @@ def test_a_search_without_x_is_at_the_parameters():
 @pytest.mark.parametrize("method", ["krylov", "neon", "neon2-det", "neon2-online"])
 def test_searches_in_inference_mode_find_what_they_find_outside(method):
     F = ModelObjective(network(), regress, DATA)
-    outside = negative_curvature(F, F.point, method=method, max_gradients=80)
+    outside = negative_curvature(F, F.point, extractor=method, max_gradients=80)
     with torch.inference_mode():
-        inside = negative_curvature(F, F.point, method=method, max_gradients=80)
+        inside = negative_curvature(F, F.point, extractor=method, max_gradients=80)
     assert inside.status is outside.status
     assert inside.curvature == pytest.approx(outside.curvature, rel=1e-4, nan_ok=True)
 

@@ -147,7 +147,7 @@ def test_a_loss_that_is_a_module_is_left_as_it_was_too():
 def test_hessian_products_are_refused():
     F = ModelObjective(network(), regress, DATA)
     with pytest.raises(ValueError, match=r"a ModelObjective has gradients only.*krylov, neon or neon\+"):
-        negative_curvature(F, F.point, method="lanczos")
+        negative_curvature(F, F.point, extractor="lanczos")
 
 
 @pytest.mark.parametrize(

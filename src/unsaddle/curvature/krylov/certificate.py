@@ -1,34 +1,26 @@
-"""Lanczos on gradient differences: the fewest gradients to a direction, or to "nothing", that we know of."""
+"""The search for negative curvature with gradient differences, and the proof that there is none.
+
+The fewest gradients to a direction, or to "nothing", that we know of.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.krylov.projection import Projection
+from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer
 from unsaddle.measure.direction import Scale
 from unsaddle.theory.start import unlucky_component
-from unsaddle.vectors import Array
 
 LOWEST = 3
 """Ritz vectors returned where nothing was found: those along which the Hessian's sampling error is estimated."""
-
-KEEP_LOWEST, KEEP_HIGHEST = 8, 4
-"""Ritz vectors kept over a restart of 20 vectors, and as large a share of a smaller or larger basis: the lowest, which
-are looked for, and the highest, which would otherwise come back and have to be found again."""
-
-LEFTOVER = {torch.float32: 1e-5, torch.float64: 1e-13}
-"""The basis is taken out of a new vector again where its components along it are longer than this share of it: about
-a hundred roundings, far below the error of a product."""
 
 MEASURING_NOISE_SHARE = 1e-2
 """Rounding as a share of γ where a direction is measured: six gradients are taken at one direction, and a Ritz vector
@@ -112,86 +104,78 @@ def krylov(
     >>> found.status.name, round(found.lowest, 6)
     ('FOUND', -2.0)
     """
-    x, g0 = f_hat.x, f_hat.grad0
-    d, m = vectors.dimension(x), settings.basis
-    basis = torch.empty(min(m, d) + 1, x.numel(), dtype=x.dtype, device=x.device)
-    # A start of the caller's own is for comparisons only: what is proved of "nothing" needs a random one.
-    basis[0] = vectors.random_direction(x, generator) if start is None else start
-    projection = Projection(basis.shape[0])
-    unlucky = unlucky_component(dimension=d, delta=settings.delta)
+    x = f_hat.x
+    unlucky = unlucky_component(dimension=vectors.dimension(x), delta=settings.delta)
     allowed = math.log(unlucky) if unlucky > 0.0 else -math.inf
-    point = torch.empty_like(x)
     history: list[tuple[int, float]] = []
-    largest = settings.first_curvature
     radius = settings.smallest_radius
 
-    def gamma() -> float:
-        return settings.relative_gamma * largest if settings.gamma is None else settings.gamma
+    def take_product(q: Tensor, out: Tensor) -> None:
+        (f_hat.central_product if settings.central else f_hat.product)(q, radius, out)
 
-    def candidate(status: Status, ritz: int | None = None, **extra: Any) -> KrylovCandidate:
-        vector = None if ritz is None else _combine(basis, projection, ritz)
-        lowest = float(projection.values[0]) if projection.size else math.inf
-        # The measured σ, and what the rounding of the probe points can do, which a single measurement may miss.
-        shares = (MEASURING_NOISE_SHARE, settings.noise_share, LARGEST_NOISE_SHARE)
-        radii = {_radius(replace(settings, noise_share=min(share, LARGEST_NOISE_SHARE)), gamma()) for share in shares}
-        noise = settings.noise + torch.finfo(x.dtype).eps * largest * (f_hat.x_norm + 16.0 * radius)
-        scale = Scale(
-            gamma=gamma(),
-            smoothness=largest,
-            noise=noise,
-            radius=radius,
-            measuring_radii=tuple(sorted(radii, reverse=True)),
-        )
+    # A start of the caller's own is for comparisons only: what is proved of "nothing" needs a random one.
+    start = vectors.random_direction(x, generator) if start is None else start
+    process = KrylovProcess(take_product, start, settings.basis)
+    seen = process.projection
+
+    def largest() -> float:
+        return process.largest if seen.size else settings.first_curvature
+
+    def gamma() -> float:
+        return settings.relative_gamma * largest() if settings.gamma is None else settings.gamma
+
+    def candidate(
+        status: Status, vector: Tensor | None = None, deciding: tuple[Tensor, ...] = (), exhausted: bool = False
+    ) -> KrylovCandidate:
         return KrylovCandidate(
             vector=vector,
             status=status,
-            lowest=lowest,
+            lowest=float(seen.values[0]) if seen.size else math.inf,
             history=tuple(history),
-            scale=scale,
-            asymmetry=projection.asymmetry,
-            **extra,
+            scale=_scale(f_hat, settings, gamma(), largest(), radius),
+            asymmetry=seen.asymmetry,
+            deciding=deciding,
+            exhausted=exhausted,
         )
 
     def nothing() -> KrylovCandidate:
-        lowest = range(min(LOWEST, projection.size - 1))
-        deciding = tuple(_combine(basis, projection, i) for i in (*lowest, -1))
-        return candidate(Status.NOTHING_FOUND, deciding=deciding)
+        ends = (*range(min(LOWEST, seen.size - 1)), -1)
+        return candidate(Status.NOTHING_FOUND, deciding=tuple(process.vector(i) for i in ends))
 
     for step in range(settings.num_steps):
-        j = projection.size
         radius = _radius(settings, gamma())
-        g = f_hat.f.grad(torch.add(x, basis[j], alpha=radius, out=point))
-        if settings.central:
-            w = basis[j + 1].copy_(g)
-            w.sub_(f_hat.f.grad(torch.sub(x, basis[j], alpha=radius, out=point))).div_(2.0 * radius)
-        else:
-            w = torch.sub(g, g0, out=basis[j + 1]).div_(radius)
-        products, b, solved = _orthogonalise(basis[: j + 1], w, projection)
-        if not (math.isfinite(b) and np.isfinite(products).all()):
+        if not process.expand():
             return candidate(Status.NOT_FINITE)
-        largest = max(largest if step > 0 else 0.0, math.hypot(b, *products))
-        projection.extend(products, b, solved)
-        largest = max(largest, float(np.abs(projection.values).max()))
-        lowest = float(projection.values[0])
+        lowest = float(seen.values[0])
         if keep_history:
             history.append((f_hat.f.ledger.gradients, lowest))
         if observer is not None:
-            observer(step, _combine(basis, projection, 0))
-        if largest == 0.0:
+            observer(step, process.vector(0))
+        if process.largest == 0.0:
             return candidate(Status.FLAT)
         low_enough = lowest <= -gamma() / 2.0
-        if low_enough and projection.residuals[0] <= settings.accuracy * abs(lowest):
-            return candidate(Status.FOUND, 0)
-        exhausted = projection.size == d or b <= _breakdown(x) * largest
-        if exhausted:  # The space is everything, or invariant: its Ritz values are eigenvalues.
-            return candidate(Status.FOUND, 0) if low_enough else nothing()
-        if not low_enough and projection.log_missed(gamma()) <= allowed:
+        if low_enough and (process.exhausted or seen.residuals[0] <= settings.accuracy * abs(lowest)):
+            return candidate(Status.FOUND, process.vector(0))
+        if process.exhausted or (not low_enough and seen.log_missed(gamma()) <= allowed):
             return nothing()
-        w.div_(b)
-        if projection.size == m and step + 1 < settings.num_steps:
-            _restart(basis, projection)
-    deciding = (_combine(basis, projection, 0),) if projection.size else ()
-    return candidate(Status.NOTHING_FOUND, exhausted=True, deciding=deciding)
+        if process.full and step + 1 < settings.num_steps:
+            process.restart()
+    return candidate(Status.NOTHING_FOUND, deciding=(process.vector(0),) if seen.size else (), exhausted=True)
+
+
+def _scale(f_hat: DisplacedFunction, settings: KrylovSettings, gamma: float, largest: float, radius: float) -> Scale:
+    """The constants that a direction is measured by: the radii of the three shares of noise, farthest first."""
+    shares = (MEASURING_NOISE_SHARE, settings.noise_share, LARGEST_NOISE_SHARE)
+    radii = {_radius(replace(settings, noise_share=min(share, LARGEST_NOISE_SHARE)), gamma) for share in shares}
+    # The measured σ, and what the rounding of the probe points can do, which a single measurement may miss.
+    rounding = torch.finfo(f_hat.x.dtype).eps * largest * (f_hat.x_norm + 16.0 * radius)
+    return Scale(
+        gamma=gamma,
+        smoothness=largest,
+        noise=settings.noise + rounding,
+        radius=radius,
+        measuring_radii=tuple(sorted(radii, reverse=True)),
+    )
 
 
 def _radius(settings: KrylovSettings, gamma: float) -> float:
@@ -202,57 +186,3 @@ def _radius(settings: KrylovSettings, gamma: float) -> float:
 def wanted_radius(settings: KrylovSettings, gamma: float) -> float:
     """r with √2σ/r = share·γ."""
     return math.sqrt(2.0) * settings.noise / (settings.noise_share * gamma)
-
-
-def _breakdown(x: Tensor) -> float:
-    return 10.0 * torch.finfo(x.dtype).eps
-
-
-def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Array, float, Array]:
-    """Take the basis out of w in place; returns what was taken out, the length of what is left, and the Ritz pairs.
-
-    The basis is read twice: once for h = Qᵀw, and once, block by block while it is in the cache, for w − Qh and for
-    what rounding has left of the basis in that. Only if that matters is the basis taken out again ("twice is enough").
-    Where there are several ranks, the Ritz pairs of the first come with the second of the two messages: processors of
-    different kinds round eigenvalues differently, and all have to decide on the same.
-    """
-    taken = vectors.summed(basis @ w)
-    left = torch.zeros_like(taken)
-    for block, part in zip(_column_blocks(basis), torch.split(w, _columns(basis)), strict=True):
-        torch.addmv(part, block.T, taken, alpha=-1.0, out=part)
-        torch.addmv(left, block, part, out=left)
-    products = np.array(taken.tolist())
-    numbers = torch.cat([left, torch.dot(w, w).reshape(1)])
-    (*leftover, squared), solved = vectors.summed_and_said(numbers, projection.solved(products))
-    if not np.linalg.norm(leftover) <= LEFTOVER[w.dtype] * math.sqrt(squared):
-        torch.addmv(w, basis.T, torch.tensor(leftover, dtype=w.dtype, device=w.device), alpha=-1.0, out=w)
-        products = products + leftover
-        (squared,), solved = vectors.summed_and_said(torch.dot(w, w).reshape(1), projection.solved(products))
-    return products, math.sqrt(squared), solved
-
-
-def _combine(basis: Tensor, projection: Projection, index: int) -> Tensor:
-    """A Ritz vector in the big space, normalised."""
-    coefficients = torch.from_numpy(np.ascontiguousarray(projection.vectors[:, index])).to(basis)
-    v = basis[: projection.vectors.shape[0]].T @ coefficients
-    return v.div_(vectors.norm(v))
-
-
-def _restart(basis: Tensor, projection: Projection) -> None:
-    """Thick restart in place, block by block, so that no second basis is needed."""
-    size = projection.size
-    lowest, highest = max(1, size * KEEP_LOWEST // 20), size * KEEP_HIGHEST // 20
-    keep = lowest + highest
-    coefficients = torch.from_numpy(np.ascontiguousarray(projection.restart(lowest, highest).T)).to(basis)
-    for block in _column_blocks(basis):
-        block[:keep] = coefficients @ block[:size]
-    basis[keep] = basis[size]
-
-
-def _columns(basis: Tensor) -> int:
-    """Columns of a block that stays in the cache."""
-    return max(4096, vectors.BLOCK_BYTES // (basis.shape[0] * basis.element_size()))
-
-
-def _column_blocks(basis: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(basis, _columns(basis), dim=1)

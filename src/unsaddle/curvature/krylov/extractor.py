@@ -1,4 +1,4 @@
-"""Krylov with nothing given: the noise of a gradient is measured, and what "nothing found" rests on is checked."""
+"""Krylov as `negative_curvature` calls it: quick where a radius is known, else with everything measured and checked."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.extractor import Extractor
 from unsaddle.curvature.krylov.certificate import (
     LARGEST_NOISE_SHARE,
     KrylovCandidate,
@@ -16,10 +18,11 @@ from unsaddle.curvature.krylov.certificate import (
     krylov,
     wanted_radius,
 )
+from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import noise
-from unsaddle.measure.direction import opposite_probes, symmetric_difference
+from unsaddle.measure.direction import on_same_sample, opposite_probes, symmetric_difference
 
 STEPS = 2000
 """Gradients that a run takes without a budget of its own."""
@@ -40,30 +43,113 @@ by 0.29, and L1 and with it γ would mean nothing."""
 SUSPICIOUS = 1e3
 """Noise above so many roundings of the gradient and of x is looked into."""
 
+QUICK_STEPS = 200
+"""Gradients after which the quick search gives way to the careful one."""
+
+SYMMETRIC = 0.25
+"""Products add up to a Hessian if the error of the projected matrix, at most its size times its largest asymmetry, is
+below this share of γ."""
+
+FEW_STEPS = 4
+"""After fewer steps there are not enough entries to compare, and one gradient more checks the products."""
+
 
 def extract(search: Search) -> Candidate:
-    """Krylov as `negative_curvature` calls it: measure σ, run, and check what "nothing" rests on."""
+    """Look quickly, if the question names a radius; carefully, if it does not or if that did not decide."""
+    quick = None if search.question.probe_radius is None else _quick(search, search.question.probe_radius)
+    return _careful(search) if quick is None else quick
+
+
+# --- Quick: at a radius that is known -------------------------------------------------------------------------------
+
+
+def _quick(search: Search, radius: float) -> Candidate | None:
+    """The search at a radius of the caller's; None where it does not decide.
+
+    The careful search spends eight gradients on the noise before and on whether f is quadratic after. Both show in the
+    asymmetry of the products, which costs nothing: rounding and kinks are not symmetric.
+    """
+    f_hat = search.f_hat
+    settings = KrylovSettings(
+        num_steps=QUICK_STEPS,
+        delta=search.delta,
+        gamma=_given_gamma(search),
+        relative_gamma=_relative_gamma(search),
+        noise=f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm),
+        smallest_radius=radius,
+        basis=search.basis,
+    )
+    start = vectors.random_direction(search.x, search.generator)
+
+    def run(s: KrylovSettings) -> KrylovCandidate:
+        return krylov(f_hat, s, search.generator, keep_history=True, start=start)
+
+    candidate = run(settings)
+    if candidate.scale.radius > radius and not _adds_up(candidate, settings):
+        # Values are so coarse that probes had to grow on the way.
+        settings = replace(settings, smallest_radius=candidate.scale.radius)
+        candidate = run(settings)
+    if not _adds_up(candidate, settings):
+        return None
+    # What the products are off by is √2σ/r in norm.
+    scale = candidate.scale
+    seen = replace(scale, noise=max(scale.noise, candidate.asymmetry * scale.radius / math.sqrt(2.0)))
+    if candidate.vector is not None:
+        measured = on_same_sample(f_hat.f, f_hat.x, candidate.vector, scale, f_hat.grad0)
+        negative = measured.is_finite and measured.consistent and measured.curvature + measured.error < 0.0
+        return replace(candidate, scale=seen, measured=measured) if negative else None
+    decided = candidate.status is Status.NOTHING_FOUND
+    if not decided or (len(candidate.history) < FEW_STEPS and not _is_linear(f_hat, start, candidate)):
+        return None
+    return replace(candidate, scale=seen, start=start)
+
+
+def _adds_up(candidate: KrylovCandidate, settings: KrylovSettings) -> bool:
+    """Whether there is an answer, and its products are those of a Hessian."""
+    size = min(len(candidate.history), settings.basis)
+    return not candidate.exhausted and size * candidate.asymmetry <= SYMMETRIC * candidate.scale.gamma
+
+
+def _is_linear(f_hat: DisplacedFunction, v: Tensor, candidate: KrylovCandidate) -> bool:
+    """Whether the gradient is linear between r and −2r along v. The one at r is remembered from the first step.
+
+    For a quadratic 2(∇f(x+rv) − ∇f(x)) + ∇f(x−2rv) − ∇f(x) = 0; a kink, |x|^{3/2} and a third derivative show.
+    """
+    r = candidate.scale.radius
+    off = 2.0 * f_hat.f.grad_at_sum(f_hat.x, v, r) + f_hat.f.grad_at_sum(f_hat.x, v, -2.0 * r)
+    off.sub_(f_hat.grad0, alpha=3.0)
+    return vectors.norm(off) / (2.0 * r) <= SYMMETRIC * candidate.scale.gamma
+
+
+# --- Careful: with nothing given ------------------------------------------------------------------------------------
+
+
+def _careful(search: Search) -> Candidate:
+    """Measure σ, search, and check what "nothing" rests on."""
     f_hat, x_norm = search.f_hat, search.f_hat.x_norm
     eps = torch.finfo(search.x.dtype).eps
     if not search.affords(2 + CHECK_GRADIENTS):
         raise Inconclusive(Status.BUDGET_SPENT)
     near = _noise(search)
     # In few dimensions the measured noise can come out small by accident; this much there always is.
-    noise = max(
+    sigma = max(
         near.noise,
         0.25 * eps * (f_hat.grad_norm + near.curvature * x_norm),
         f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm),
     )
+    smallest = search.question.smallest_radius
+    if smallest is None:  # Where x or the noise is zero nothing tells the scale, and √ε of one, or of ‖x‖, has to do.
+        smallest = 10.0 * eps * x_norm if sigma * x_norm > 0.0 else math.sqrt(eps) * max(1.0, x_norm)
+    farthest = FARTHEST * x_norm if x_norm > 0.0 else FARTHEST
     settings = KrylovSettings(
         num_steps=STEPS,
         delta=search.delta,
-        gamma=search.given_gamma,
-        relative_gamma=search.relative_gamma,
-        noise=noise,
+        gamma=_given_gamma(search),
+        relative_gamma=_relative_gamma(search),
+        noise=sigma,
         noise_share=NOISE_SHARE[search.x.dtype],
-        # Where x or the noise is zero nothing tells the scale, and √ε of one, or of ‖x‖, has to do.
-        smallest_radius=10.0 * eps * x_norm if noise * x_norm > 0.0 else math.sqrt(eps) * max(1.0, x_norm),
-        largest_radius=FARTHEST * x_norm if x_norm > 0.0 else FARTHEST,
+        smallest_radius=smallest,
+        largest_radius=max(farthest, search.question.smallest_radius or 0.0),
         first_curvature=near.curvature,
         basis=search.basis,
     )
@@ -71,7 +157,7 @@ def extract(search: Search) -> Candidate:
     for attempt in (settings, coarse, replace(coarse, central=True)):
         candidate = search.within_budget(
             attempt,
-            lambda s: krylov(f_hat, s, search.generator, keep_history=search.keep_history),
+            lambda s: krylov(f_hat, s, search.generator, keep_history=search.question.keep_history),
             calls_a_step=1 + attempt.central,
             extra_calls=CHECK_GRADIENTS,
         )
@@ -87,6 +173,16 @@ def extract(search: Search) -> Candidate:
         if quadratic:
             return candidate
     return replace(candidate, status=Status.NOT_QUADRATIC)
+
+
+def _given_gamma(search: Search) -> float | None:
+    """What is looked for in F_S, if γ was given."""
+    return None if search.question.gamma is None else search.sample_share * search.question.gamma
+
+
+def _relative_gamma(search: Search) -> float:
+    """The same as a share of the largest |eigenvalue| seen."""
+    return search.sample_share * RELATIVE_GAMMA
 
 
 def _noise(search: Search) -> noise.GradientNoise:
@@ -135,3 +231,6 @@ def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> tuple
             return False, changes[0]
     far = symmetric_difference(f_hat.f, f_hat.x, v, 2.0 * r)  # Along the last one, the highest.
     return abs(far - near) <= STEADY * abs(near) + rounding, changes[0]
+
+
+KRYLOV = Extractor(extract=extract, has_theory=False, keeps_gradient=True)

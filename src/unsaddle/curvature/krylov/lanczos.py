@@ -1,23 +1,22 @@
-"""Lanczos with full reorthogonalisation and exact Hessian products: the best that products can do, at k·d memory."""
+"""Lanczos with exact Hessian products: the best that products can do, at k·d memory."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from unsaddle import vectors
+from unsaddle.curvature.extractor import Extractor
+from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.curvature.power import second_order
-from unsaddle.curvature.result import Candidate, Status
+from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import SecondOrderFunction
 from unsaddle.theory import extraction
-
-BREAKDOWN = 32.0
-"""β below this many roundings of what was seen so far means that the Krylov space is invariant. No more than that: an
-eigenvector that the start hardly touches shows first as a small β, and a β that is only rounding does no harm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +41,24 @@ def settings_for(search: Search) -> LanczosSettings:
     )
 
 
+def ritz_pairs(
+    f: SecondOrderFunction, x: Tensor, start: Tensor, num_steps: int
+) -> Iterator[tuple[KrylovProcess, bool]]:
+    """The process after each product, with whether that was finite, until the space is exhausted or steps run out.
+
+    The space is never restarted: its lowest Ritz pair is that of the whole Krylov space.
+    """
+    process = KrylovProcess(lambda q, out: out.copy_(f.hvp(x, q)), start, capacity=max(1, num_steps))
+    for _ in range(num_steps):
+        finite = process.expand()
+        yield process, finite
+        if process.exhausted or not finite:
+            return
+
+
 def lanczos(
     f: SecondOrderFunction,
-    x: torch.Tensor,
+    x: Tensor,
     settings: LanczosSettings,
     generator: torch.Generator,
     *,
@@ -54,8 +68,7 @@ def lanczos(
 ) -> Candidate:
     """Find v with vᵀHv ≤ −target in the Krylov space of a random unit vector.
 
-    Spec 6.2. The basis Q is one block, so that orthogonalising against it, twice, is four products with a matrix. The
-    smallest Ritz pair (θ, s) of the tridiagonal matrix is looked at after every product; θ is vᵀHv at v = Qs.
+    The lowest Ritz pair (θ, v) is looked at after every product; θ is vᵀHv.
 
     Cost: one Hessian product a step. Memory: the basis, one vector a step.
 
@@ -65,55 +78,57 @@ def lanczos(
     >>> round(found.lowest, 4)
     -2.0
     """
-    steps = min(settings.num_steps, vectors.dimension(x))
-    basis = torch.empty(steps + 1, x.numel(), dtype=x.dtype, device=x.device)
     # A start of the caller's own is for comparisons only: what is proved of "nothing" needs a random one.
-    basis[0] = vectors.random_direction(x, generator) if start is None else start
-    tridiagonal = torch.zeros(steps + 1, steps + 1, dtype=torch.float64)
-    history: list[tuple[int, float]] = []
-    lowest, highest, largest = math.inf, -math.inf, 0.0
-    breakdown = BREAKDOWN * torch.finfo(x.dtype).eps
-    for j in range(steps):
-        w = f.hvp(x, basis[j]).clone()
-        known = basis[: j + 1]
-        (alpha,) = vectors.dots((basis[j], w))
-        for _ in range(2):
-            w.sub_(known.T @ vectors.summed(known @ w))
-        beta = vectors.norm(w)
-        if not (math.isfinite(alpha) and math.isfinite(beta)):
-            return Candidate(vector=None, status=Status.NOT_FINITE, lowest=lowest, history=tuple(history))
-        tridiagonal[j, j] = alpha
-        ritz_values, ritz_vectors = torch.linalg.eigh(tridiagonal[: j + 1, : j + 1])
-        lowest, highest = float(ritz_values[0]), float(ritz_values[-1])
-        if keep_history:
-            history.append((f.ledger.hessian_products, lowest))
-        found = lowest <= -settings.target
-        if found or observer is not None:
-            v = known.T @ ritz_vectors[:, 0].to(x)
-            v.div_(vectors.norm(v))
-            if observer is not None:
-                observer(j, v)
-            if found:
-                return Candidate(vector=v, status=Status.FOUND, lowest=lowest, history=tuple(history))
-        largest = max(largest, abs(alpha), beta)
-        if beta <= breakdown * largest:  # The space is invariant: its Ritz values are eigenvalues.
-            return Candidate(vector=None, status=Status.NOTHING_FOUND, lowest=lowest, history=tuple(history))
-        tridiagonal[j, j + 1] = tridiagonal[j + 1, j] = beta
-        torch.div(w, beta, out=basis[j + 1])
-    known_too_little = highest > settings.largest and steps < vectors.dimension(x)
-    return Candidate(
-        vector=None,
-        status=Status.SMOOTHNESS_EXCEEDED if known_too_little else Status.NOTHING_FOUND,
-        lowest=lowest,
-        exhausted=steps < vectors.dimension(x),
-        history=tuple(history),
-    )
+    start = vectors.random_direction(x, generator) if start is None else start
+    trail = Trail(keep_history)
+    highest, exhausted = -math.inf, False
+    for step, (process, finite) in enumerate(ritz_pairs(f, x, start, settings.num_steps)):
+        if not finite:
+            return trail.end(Status.NOT_FINITE)
+        trail.lowest, highest = float(process.projection.values[0]), float(process.projection.values[-1])
+        exhausted = process.exhausted
+        trail.note(f.ledger.hessian_products, trail.lowest)
+        if observer is not None:
+            observer(step, process.vector(0))
+        if trail.lowest <= -settings.target:
+            return trail.end(Status.FOUND, process.vector(0))
+    known_too_little = highest > settings.largest and not exhausted
+    status = Status.SMOOTHNESS_EXCEEDED if known_too_little else Status.NOTHING_FOUND
+    return trail.end(status, exhausted=not exhausted)
 
 
-def extract(search: Search) -> Candidate:
-    """The Lanczos method as `negative_curvature` calls it."""
-    f = second_order(search.f)
-    return search.within_budget(
-        settings_for(search),
-        lambda settings: lanczos(f, search.x, settings, search.generator, keep_history=search.keep_history),
-    )
+@dataclass(frozen=True, kw_only=True)
+class Lowest:
+    """The lowest curvature that Lanczos sees, and along what."""
+
+    curvature: float
+    direction: Tensor
+
+
+def lowest_curvature(
+    f: SecondOrderFunction, x: Tensor, *, smoothness: float, accuracy: float, delta: float, generator: torch.Generator
+) -> Lowest | None:
+    """v with vᵀ∇²f(x)v ≤ λ_min + accuracy at confidence 1 − δ (Kuczyński–Woźniakowski); None where f is not finite.
+
+    An L1 that proves too small by half is doubled, and the products are taken again.
+    """
+    while True:
+        steps = extraction.lanczos_num_steps(
+            smoothness=smoothness, accuracy=accuracy, dimension=vectors.dimension(x), delta=delta
+        )
+        *_, (process, finite) = ritz_pairs(f, x, vectors.random_direction(x, generator), steps)
+        if not finite:
+            return None
+        if process.exhausted or process.projection.values[-1] <= 2.0 * smoothness:
+            return Lowest(curvature=float(process.projection.values[0]), direction=process.vector(0))
+        smoothness *= 2.0
+
+
+def _run(search: Search, settings: LanczosSettings) -> Candidate:
+    f, keep = second_order(search.f), search.question.keep_history
+    return lanczos(f, search.x, settings, search.generator, keep_history=keep)
+
+
+LANCZOS = Extractor(
+    extract=lambda search: search.within_budget(settings_for(search), lambda s: _run(search, s)), needs_products=True
+)

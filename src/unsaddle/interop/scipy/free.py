@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.extract import RELATIVE_GAMMA
 from unsaddle.curvature.krylov.extractor import NOISE_SHARE
+from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.interop.scipy.problem import CENTRAL, Array, Problem
 from unsaddle.objectives.deterministic import Deterministic
 

@@ -19,7 +19,7 @@ from unsaddle.interop.scipy.gradient_check import SECOND, check_beside, contradi
 from unsaddle.interop.scipy.inside import by_descent, by_lines, down, inwards_from
 from unsaddle.interop.scipy.look import look, nothing_free
 from unsaddle.interop.scipy.problem import Array, Problem
-from unsaddle.judgement.verdict import Verdict
+from unsaddle.judgement import Kind, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ def _borne_out(
     check_beside(problem, x, along, f.size, seed)
     return replace(
         verdict,
-        kind="undecided",
+        kind=Kind.UNDECIDED,
         interval=(np.nan, np.nan),
         reason=(
             f"The curvature along a line is {curvature:.6g} by {f.source} but {by_values:.6g} by differences of fun: "
@@ -180,7 +180,9 @@ NOT_LOWER = (
 def _falls(verdict: Verdict) -> Verdict:
     if verdict.kind == "saddle":
         return verdict
-    return replace(verdict, kind="saddle", reason="The function falls from a bound inwards, where its derivative is 0.")
+    return replace(
+        verdict, kind=Kind.SADDLE, reason="The function falls from a bound inwards, where its derivative is 0."
+    )
 
 
 def _may_fall(verdict: Verdict, number: int) -> Verdict:
@@ -195,7 +197,7 @@ def _may_fall(verdict: Verdict, number: int) -> Verdict:
         )
     return replace(
         verdict,
-        kind="undecided",
+        kind=Kind.UNDECIDED,
         interval=(np.nan, np.nan),
         direction=None,
         reason=f"{variables} with a derivative of zero. {why}",

@@ -13,11 +13,14 @@ from unsaddle import vectors
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature import auto
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.extract import RELATIVE_GAMMA
 from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, krylov
+from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.interop.scipy.free import FreeFunction
-from unsaddle.judgement.verdict import Verdict, conclude, is_minimum
+from unsaddle.judgement import Verdict, is_minimum
+from unsaddle.judgement.judge import judge
+from unsaddle.judgement.second_look import ROUNDINGS
+from unsaddle.judgement.verdict import assembled
 from unsaddle.measure import direction
 from unsaddle.measure.direction import Measurement
 from unsaddle.measure.noise import relative_error
@@ -77,7 +80,8 @@ def nothing_free(f: FreeFunction, delta: float) -> Verdict:
         cost=Cost(),
         gamma=math.nan,
         delta=delta,
-        method="krylov",
+        sought=math.nan,
+        extractor="krylov",
         smoothness=math.nan,
         radius=math.nan,
         noise=0.0,
@@ -86,12 +90,20 @@ def nothing_free(f: FreeFunction, delta: float) -> Verdict:
         lowest=math.nan,
     )
     return replace(
-        conclude(f, f.point, found, eps=0.0, delta=delta),
+        _concluded(f, f.point, found, eps=0.0, delta=delta),
         interval=(math.nan, math.nan),
         reason=(
             "Every variable is at a bound, from where the function rises inwards or which leaves it no room; no "
             "curvature was looked at."
         ),
+    )
+
+
+def _concluded(f: FreeFunction, x: Tensor, found: Curvature, *, eps: float, delta: float) -> Verdict:
+    error = ROUNDINGS * found.noise
+    judgement = judge(found, gradient_norm=found.gradient_norm, gradient_error=error, eps=eps)
+    return assembled(
+        f, x, found, judgement, gradient_norm=found.gradient_norm, gradient_error=error, eps=eps, delta=delta
     )
 
 
@@ -127,7 +139,7 @@ def _short(
     if len(candidate.history) < FEW_STEPS and not _is_linear(f_hat, start, candidate):
         return None
     found = _evidence(f_hat, candidate, delta, Status.NOTHING_FOUND)
-    verdict = conclude(f, x, found, eps=EVERYTHING, delta=delta)
+    verdict = _concluded(f, x, found, eps=EVERYTHING, delta=delta)
     return Look(verdict=_with_scipys_eps(verdict), along=start, curvature=candidate.history[0][1])
 
 
@@ -156,7 +168,7 @@ def _saddle(f: FreeFunction, f_hat: DisplacedFunction, candidate: KrylovCandidat
     if not (same.is_finite and same.consistent and same.curvature + same.error < 0.0):
         return None
     found = _evidence(f_hat, candidate, delta, Status.FOUND, v, same)
-    return Look(verdict=_with_scipys_eps(conclude(f, f_hat.x, found, eps=EVERYTHING, delta=delta)))
+    return Look(verdict=_with_scipys_eps(_concluded(f, f_hat.x, found, eps=EVERYTHING, delta=delta)))
 
 
 def _evidence(
@@ -178,7 +190,8 @@ def _evidence(
         cost=f_hat.f.cost,
         gamma=scale.gamma,
         delta=delta,
-        method="krylov",
+        sought=scale.gamma,
+        extractor="krylov",
         smoothness=scale.smoothness,
         radius=scale.radius,
         noise=noise,

@@ -1,0 +1,141 @@
+"""The Krylov process: an orthonormal basis that grows by one product at a time, and the Hessian seen on it.
+
+It knows nothing of what is looked for. Its clients do: `certificate` looks for negative curvature with gradient
+differences and proves its absence, `lanczos` does so with exact products, `smoothness` measures L1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.curvature.krylov.projection import Projection
+from unsaddle.vectors import Array
+
+Operator = Callable[[Tensor, Tensor], object]
+"""(q, out): writes Hq into `out`, by gradient differences or by exact products."""
+
+KEEP_LOWEST, KEEP_HIGHEST = 8, 4
+"""Ritz vectors kept over a restart of 20 vectors, and as large a share of a smaller or larger basis: the lowest, which
+are looked for, and the highest, which would otherwise come back and have to be found again."""
+
+LEFTOVER = {torch.float32: 1e-5, torch.float64: 1e-13}
+"""The basis is taken out of a new vector again where its components along it are longer than this share of it: about
+a hundred roundings, far below the error of a product."""
+
+BREAKDOWN = 10.0
+"""The space is invariant where so many roundings of the largest eigenvalue are all that is left of a product."""
+
+
+class KrylovProcess:
+    """Q, an orthonormal basis of a Krylov space, and M = sym(QᵀHQ).
+
+        w = Hq_j;  h = Qᵀw, w ← w − Qh, twice where needed (h summed);  b = ‖w‖;  q_{j+1} = w/b
+
+    Full reorthogonalisation and the symmetrised projection keep the Ritz values right for products with an error; the
+    three-term recurrence would not. Memory: capacity + 1 vectors in one block.
+
+    Args:
+        operator: takes the products.
+        start: q_0, a unit vector.
+        capacity: vectors that the basis may hold. A full one has to be restarted before it can grow.
+
+    Attributes:
+        projection: M and its Ritz pairs.
+        largest: the largest |eigenvalue| seen so far; 0 before the first product.
+
+    >>> def double(q, out): out.copy_(2.0 * q)
+    >>> process = KrylovProcess(double, torch.tensor([1.0, 0.0]), capacity=2)
+    >>> process.expand(), process.exhausted, process.projection.values.tolist()
+    (True, True, [2.0])
+    """
+
+    def __init__(self, operator: Operator, start: Tensor, capacity: int) -> None:
+        self._dimension = vectors.dimension(start)
+        self._operator, self._capacity = operator, min(capacity, self._dimension)
+        self._basis = torch.empty(self._capacity + 1, start.numel(), dtype=start.dtype, device=start.device)
+        self._basis[0] = start
+        self.projection = Projection(self._capacity + 1)
+        self.largest = 0.0
+
+    @property
+    def full(self) -> bool:
+        """Whether the basis has as many vectors as it may hold."""
+        return self.projection.size == self._capacity
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the space is everything, or invariant: its Ritz values are eigenvalues."""
+        rounding = BREAKDOWN * torch.finfo(self._basis.dtype).eps * self.largest
+        return self.projection.size == self._dimension or self.projection.next_norm <= rounding
+
+    def expand(self) -> bool:
+        """Take one product and let the basis grow by it. False if the product was not finite; all is then as before."""
+        j = self.projection.size
+        w = self._basis[j + 1]
+        self._operator(self._basis[j], w)
+        products, b, solved = _orthogonalise(self._basis[: j + 1], w, self.projection)
+        if not (math.isfinite(b) and np.isfinite(products).all()):
+            return False
+        self.projection.extend(products, b, solved)
+        self.largest = max(self.largest, math.hypot(b, *products), float(np.abs(self.projection.values).max()))
+        if b > 0.0:
+            w.div_(b)
+        return True
+
+    def vector(self, index: int) -> Tensor:
+        """A Ritz vector in the big space, normalised; 0 is the lowest, −1 the highest."""
+        coefficients = torch.from_numpy(np.ascontiguousarray(self.projection.vectors[:, index])).to(self._basis)
+        v = self._basis[: self.projection.vectors.shape[0]].T @ coefficients
+        return v.div_(vectors.norm(v))
+
+    def restart(self) -> None:
+        """Keep the Ritz vectors of either end and the next basis vector: a thick restart (Wu and Simon 2000).
+
+        In place, block by block, so that no second basis is needed.
+        """
+        size = self.projection.size
+        lowest, highest = max(1, size * KEEP_LOWEST // 20), size * KEEP_HIGHEST // 20
+        keep = lowest + highest
+        kept = np.ascontiguousarray(self.projection.restart(lowest, highest).T)
+        coefficients = torch.from_numpy(kept).to(self._basis)
+        for block in _column_blocks(self._basis):
+            block[:keep] = coefficients @ block[:size]
+        self._basis[keep] = self._basis[size]
+
+
+def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Array, float, Array]:
+    """Take the basis out of w in place; returns what was taken out, the length of what is left, and the Ritz pairs.
+
+    The basis is read twice: once for h = Qᵀw, and once, block by block while it is in the cache, for w − Qh and for
+    what rounding has left of the basis in that. Only if that matters is the basis taken out again ("twice is enough").
+    Where there are several ranks, the Ritz pairs of the first come with the second of the two messages: processors of
+    different kinds round eigenvalues differently, and all have to decide on the same.
+    """
+    taken = vectors.summed(basis @ w)
+    left = torch.zeros_like(taken)
+    for block, part in zip(_column_blocks(basis), torch.split(w, _columns(basis)), strict=True):
+        torch.addmv(part, block.T, taken, alpha=-1.0, out=part)
+        torch.addmv(left, block, part, out=left)
+    products = np.array(taken.tolist())
+    numbers = torch.cat([left, torch.dot(w, w).reshape(1)])
+    (*leftover, squared), solved = vectors.summed_and_said(numbers, projection.solved(products))
+    if not np.linalg.norm(leftover) <= LEFTOVER[w.dtype] * math.sqrt(squared):
+        torch.addmv(w, basis.T, torch.tensor(leftover, dtype=w.dtype, device=w.device), alpha=-1.0, out=w)
+        products = products + leftover
+        (squared,), solved = vectors.summed_and_said(torch.dot(w, w).reshape(1), projection.solved(products))
+    return products, math.sqrt(squared), solved
+
+
+def _columns(basis: Tensor) -> int:
+    """Columns of a block that stays in the cache."""
+    return max(4096, vectors.BLOCK_BYTES // (basis.shape[0] * basis.element_size()))
+
+
+def _column_blocks(basis: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(basis, _columns(basis), dim=1)
