@@ -226,9 +226,9 @@ def test_the_last_quotient_of_the_history_is_the_lowest_and_the_one_that_passed(
         ({"max_gradients": 0}, ValueError, "max_gradients must be at least 1"),
         ({"max_gradients": 1.5}, TypeError, "max_gradients must be an integer"),
         (
-            {"method": "newton"},
+            {"extractor": "newton"},
             ValueError,
-            r"method must be one of auto, .*neon, neon\+, .*lanczos, .*got 'newton'",
+            r"extractor must be one of auto, .*neon, neon\+, .*lanczos, .*got 'newton'",
         ),
         ({"settings": "magic"}, ValueError, "settings must be one of practical, theory; got 'magic'"),
         ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
@@ -253,7 +253,7 @@ def test_a_function_has_nothing_to_sample() -> None:
 
 @pytest.mark.parametrize("method", ["neon", "neon+"])
 def test_theory_needs_hessian_lipschitz_and_a_budget(method: str) -> None:
-    question = {"gamma": 1.0, "smoothness": 4.0, "method": method, "settings": "theory"}
+    question = {"gamma": 1.0, "smoothness": 4.0, "extractor": method, "settings": "theory"}
     for missing in ({}, {"hessian_lipschitz": 0.0}):
         with pytest.raises(ValueError, match="settings='theory' needs hessian_lipschitz > 0"):
             negative_curvature(diagonal(SADDLE), ZERO, **question, **missing)
@@ -346,7 +346,7 @@ def test_constant_and_affine_functions_are_flat(method: str) -> None:
 def test_in_one_dimension_both_signs_are_told_apart(method: str) -> None:
     x = torch.zeros(1, dtype=DOUBLE)
     for seed in range(20):
-        question = {"gamma": 1.0, "smoothness": 1.0, "hessian_lipschitz": 0.5, "method": method, "seed": seed}
+        question = {"gamma": 1.0, "smoothness": 1.0, "hessian_lipschitz": 0.5, "extractor": method, "seed": seed}
         down = negative_curvature(diagonal(torch.tensor([-1.0], dtype=DOUBLE)), x, **question)
         assert down.direction is not None
         assert abs(float(down.direction)) == 1.0
@@ -388,7 +388,7 @@ def test_a_numpy_function_is_searched_without_hessian_products() -> None:
 @pytest.mark.parametrize("method", GRADIENT_ONLY)
 def test_a_gradient_that_is_x_itself_gives_the_same_result(method: str) -> None:
     x = torch.linspace(-1.0, 1.0, 6, dtype=DOUBLE)
-    question = {"gamma": 0.5, "smoothness": 1.0, "method": method, "keep_history": True}
+    question = {"gamma": 0.5, "smoothness": 1.0, "extractor": method, "keep_history": True}
     aliasing = negative_curvature(Function(lambda x: (0.5 * x @ x, x), gradient=True), x, **question)
     honest = negative_curvature(Function(lambda x: (0.5 * x @ x, x.clone()), gradient=True), x, **question)
     assert aliasing.status is honest.status is Status.NOTHING_FOUND
@@ -408,7 +408,7 @@ def test_a_gradient_that_reuses_one_buffer_gives_the_same_result(
         return 0.5 * (spectrum * x * x).sum(), torch.mul(spectrum, x, out=buffer)
 
     x = torch.linspace(-1.0, 1.0, 6, dtype=DOUBLE)
-    question = {"gamma": 1.0, "method": method, "smoothness": smoothness, "keep_history": True}
+    question = {"gamma": 1.0, "extractor": method, "smoothness": smoothness, "keep_history": True}
     a = negative_curvature(Function(reusing, gradient=True), x, **question)
     b = negative_curvature(diagonal(spectrum), x, **question)
     assert (a.status, a.cost, a.history) == (b.status, b.cost, b.history)
@@ -588,7 +588,7 @@ def test_central_differences_are_reckoned_with(where: tuple[float, float]) -> No
 @pytest.mark.parametrize("method", ["auto", "krylov"])
 def test_theory_is_refused_where_there_is_none(method: str) -> None:
     f = unsaddle.Function(lambda x: (x * x).sum())
-    with pytest.raises(ValueError, match="needs a method that the theory is about"):
+    with pytest.raises(ValueError, match="needs an extractor that the theory is about"):
         unsaddle.negative_curvature(f, torch.zeros(2), extractor=method, settings="theory")
 
 

@@ -67,8 +67,8 @@ def test_line_4_on_a_quadratic_asks_whether_the_curvature_of_the_difference_is_b
     for gamma, called in ((-curvature - 1e-6, True), (-curvature + 1e-6, False)):
         f_hat = DisplacedFunction(quadratic(hessian, slope).sample(), x)
         tests = PrintedTests(f_hat, gamma=gamma, decrease=1e300, momentum=0.8, step_size=0.3, hessian_lipschitz=0.0)
-        tests.look(u, u)
-        g, ends, direction = tests.look(u, y)
+        tests.test(u, u)
+        g, ends, direction = tests.test(u, y)
         assert torch.allclose(g, hessian @ (x + u) + slope)
         assert ends is (Status.FOUND if called else None)
         if direction is not None:
@@ -85,8 +85,8 @@ def test_the_decrease_is_seen_where_values_cancel(offset):
     for decrease, ends in ((0.7e-4, True), (1e-4, False)):  # f̂(y_1) = −1.66e-4
         f_hat = DisplacedFunction(f, torch.zeros(2, dtype=torch.float64))
         tests = PrintedTests(f_hat, gamma=1e9, decrease=decrease, momentum=zeta, step_size=0.3, hessian_lipschitz=1.0)
-        assert tests.look(u0, u0)[1] is None
-        assert (tests.look(y1 + zeta * (y1 - u0), y1)[1] is Status.FOUND) is ends
+        assert tests.test(u0, u0)[1] is None
+        assert (tests.test(y1 + zeta * (y1 - u0), y1)[1] is Status.FOUND) is ends
 
 
 @pytest.mark.parametrize(("value", "slope"), [(math.inf, 1.0), (-math.inf, 1.0), (1.0, math.inf), (math.nan, 1.0)])

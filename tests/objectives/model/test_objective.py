@@ -254,7 +254,7 @@ def test_every_extractor_finds_on_a_model_what_it_finds_on_the_same_function(met
     data = X.double()
     F = ModelObjective(model, regress, TensorDataset(data, data))
     f = Function(lambda x: (data @ x[:6].view(2, 3).T @ x[6:].view(3, 2).T - data).square().mean())
-    settings = {"gamma": 0.3, "method": method, "hessian_lipschitz": 0.5}
+    settings = {"gamma": 0.3, "extractor": method, "hessian_lipschitz": 0.5}
     on_model, on_function = (negative_curvature(G, F.point, **settings) for G in (F, f))
     assert on_model.status is on_function.status
     assert on_model.status.name == "FOUND"
