@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tests.first_order.sums import DOUBLE, random
 from unsaddle import Ending, FiniteSum, Function, Solution, Stream, minimize
+from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.first_order.anchor import Look
 from unsaddle.first_order.method import Local, PlainMethod
@@ -185,8 +186,9 @@ def answer(status: Status) -> Curvature:
         status=status,
         cost=None,  # type: ignore[arg-type]
         delta=0.05,
-        method="script",
-        gamma=0.15,
+        extractor="script",
+        gamma=0.3,
+        sought=0.15,
         smoothness=1.0,
         radius=1e-3,
         noise=0.0,
@@ -209,24 +211,23 @@ def answer(status: Status) -> Curvature:
 def test_the_sample_of_an_extraction_grows_fourfold_until_it_decides(
     monkeypatch: pytest.MonkeyPatch, n: int | None, expected: list[int | None]
 ) -> None:
-    asked, gammas = [], []
+    asked: list[Question] = []
 
-    def find(*_: Any, samples: int | None, gamma: float, **__: Any) -> Curvature:
-        asked.append(samples)
-        gammas.append(gamma)
+    def ask(objective: Any, x: Tensor, question: Question, ledger: Any) -> Curvature:
+        asked.append(question)
         return answer(Status.SAMPLE_ONLY)
 
-    monkeypatch.setattr(practical, "find", find)
+    monkeypatch.setattr(practical, "answer", ask)
     objective = Sizes(0.0, 1.0, n)
     run = Run(objective, torch.zeros(1, dtype=DOUBLE), method="", eps=0.05)  # type: ignore[arg-type]
     evidence = PracticalPlan(options=options()).extract(run, run.x)
-    assert asked == expected
-    assert gammas == [0.3 if size is None else 0.15 for size in expected]  # Half of γ is left to sampling.
+    assert [question.samples for question in asked] == expected
+    assert {(question.gamma, question.sample_margin) for question in asked} == {(0.3, 0.5)}
     assert not evidence.decided
 
 
 def test_nothing_found_on_everything_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(practical, "find", lambda *_, **__: answer(Status.NOTHING_FOUND))
+    monkeypatch.setattr(practical, "answer", lambda *_, **__: answer(Status.NOTHING_FOUND))
     run = Run(Function(lambda x: x.sum()), torch.zeros(1, dtype=DOUBLE), method="", eps=0.05)
     evidence = PracticalPlan(options=options()).extract(run, run.x)
     assert evidence.decided
@@ -237,11 +238,11 @@ def test_nothing_found_on_everything_decides(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_extractor_that_never_decides_ends_the_run_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def find(*_: Any, **__: Any) -> Curvature:
+    def ask(*_: Any) -> Curvature:
         calls.append(1)
         return answer(Status.NOT_CONFIRMED)
 
-    monkeypatch.setattr(practical, "find", find)
+    monkeypatch.setattr(practical, "answer", ask)
     solution = minimize(Function(lambda x: 0.5 * x @ x), torch.zeros(2, dtype=DOUBLE))
     assert solution.status is Ending.CURVATURE_UNDECIDED
     assert len(calls) == 3

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tests.first_order.sums import DOUBLE, bowls
 from unsaddle import Ending, Function, Stream, minimize
+from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Status
 from unsaddle.first_order.method import Local, PlainMethod
 from unsaddle.framework import TheoryPlan
@@ -84,21 +85,22 @@ def test_the_escape_is_c_gamma_over_l2_to_either_side() -> None:
 
 
 def test_the_extraction_is_neon_plus_on_the_samples_of_lemma_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
+    asked: list[Question] = []
 
-    def find(*_: Any, **question: Any) -> Any:
-        asked.update(question)
+    def ask(objective: Any, x: Tensor, question: Question, ledger: Any) -> Any:
+        asked.append(question)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(framework_theory, "find", find)
+    monkeypatch.setattr(framework_theory, "answer", ask)
     for objective, samples in ((stream(), "lemma 2"), (bowls(60), None)):
         run = start(objective, max_samples=10**9)
         with pytest.raises(KeyboardInterrupt):
             plan().extract(run, run.x)
-        assert (asked["method"], asked["settings"]) == ("neon+", "theory")
-        assert (asked["gamma"], asked["smoothness"], asked["hessian_lipschitz"]) == (0.5, 4.0, 2.0)
+        question = asked[-1]
+        assert (question.extractor, question.theory) == ("neon+", True)
+        assert (question.gamma, question.smoothness, question.hessian_lipschitz) == (0.5, 4.0, 2.0)
         expected = extraction.sample_size(dimension=3, smoothness=4.0, gamma=0.5, delta=0.1)
-        assert asked["samples"] == (samples and expected)
+        assert question.samples == (samples and expected)
         assert expected > 1e12
 
 
@@ -189,4 +191,4 @@ def test_a_users_own_method_has_its_extraction_from_theory_too() -> None:
         **KNOWN,
     )
     assert solution.status is Ending.SECOND_ORDER_POINT
-    assert solution.trace.of("extraction")[0].note == f"lanczos: {Status.NOTHING_FOUND.name}"
+    assert solution.trace.of("extraction")[0].note == f"lanczos on everything: {Status.NOTHING_FOUND.name}"
