@@ -19,7 +19,7 @@ LONG, DOTS = (0, (9, 2)), (0, (3, 1.5, 1, 1.5, 1, 1.5))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class LineStyle:
     """How a method is drawn, and what it is called in a legend."""
 
     label: str
@@ -32,55 +32,55 @@ class Look:
         return {"label": self.label, "color": self.color, "linestyle": self.line, "marker": self.marker}
 
 
-def _look(label: str, color: str, line: Any, marker: str) -> Look:
-    return Look(label=label, color=color, line=line, marker=marker)
+def _line_style(label: str, color: str, line: Any, marker: str) -> LineStyle:
+    return LineStyle(label=label, color=color, line=line, marker=marker)
 
 
-LOOKS: dict[str, Look] = {
+LINE_STYLES: dict[str, LineStyle] = {
     # Extractors.
-    "neon": _look("NEON", BLUE, DASHED, "o"),
-    "neon+": _look("NEON⁺", VERMILION, SOLID, "s"),
-    "neon-st": _look("NEONst", SKY, DASH_DOT, "o"),
-    "neon+-st": _look("NEON⁺st", ORANGE, DASH_DOT, "s"),
-    "neon-short": _look("NEON, r = 10⁻⁴", BLUE, DOTS, "o"),
-    "neon+-short": _look("NEON⁺, r = 10⁻⁴", VERMILION, DASHED, "s"),
-    "power": _look("Power", GREY, SOLID, ""),
-    "lanczos": _look("Lanczos", BLACK, DOTTED, "^"),
-    "krylov": _look("krylov (ours)", GREEN, LONG, "D"),
-    "neon-renormalised": _look("NEON, renormalised", BLUE, DOTS, "P"),
-    "neon+-renormalised": _look("NEON⁺, renormalised", VERMILION, DOTS, "X"),
-    "neon2-det": _look("Neon2, deterministic", PURPLE, SOLID, "v"),
-    "neon2-online": _look("Neon2, online", PURPLE, DASHED, "<"),
-    "oja": _look("Oja", YELLOW, SOLID, "p"),
-    "oja-first-order": _look("Oja, first order", YELLOW, DASHED, "h"),
+    "neon": _line_style("NEON", BLUE, DASHED, "o"),
+    "neon+": _line_style("NEON⁺", VERMILION, SOLID, "s"),
+    "neon-st": _line_style("NEONst", SKY, DASH_DOT, "o"),
+    "neon+-st": _line_style("NEON⁺st", ORANGE, DASH_DOT, "s"),
+    "neon-short": _line_style("NEON, r = 10⁻⁴", BLUE, DOTS, "o"),
+    "neon+-short": _line_style("NEON⁺, r = 10⁻⁴", VERMILION, DASHED, "s"),
+    "power": _line_style("Power", GREY, SOLID, ""),
+    "lanczos": _line_style("Lanczos", BLACK, DOTTED, "^"),
+    "krylov": _line_style("krylov (ours)", GREEN, LONG, "D"),
+    "neon-renormalised": _line_style("NEON, renormalised", BLUE, DOTS, "P"),
+    "neon+-renormalised": _line_style("NEON⁺, renormalised", VERMILION, DOTS, "X"),
+    "neon2-det": _line_style("Neon2, deterministic", PURPLE, SOLID, "v"),
+    "neon2-online": _line_style("Neon2, online", PURPLE, DASHED, "<"),
+    "oja": _line_style("Oja", YELLOW, SOLID, "p"),
+    "oja-first-order": _line_style("Oja, first order", YELLOW, DASHED, "h"),
     # Methods: promoted ones are drawn with solid lines, the same method without NEON in its colour, dotted.
-    "neon-sgd": _look("NEON-SGD", BLUE, SOLID, "o"),
-    "neon-shb": _look("NEON-SHB", SKY, SOLID, "v"),
-    "neon-snag": _look("NEON-SNAG", PURPLE, SOLID, "^"),
-    "neon-msgd": _look("NEON-mSGD", YELLOW, SOLID, "<"),
-    "neon-scsg": _look("NEON-SCSG", VERMILION, SOLID, ">"),
-    "neon-svrg": _look("NEON-SVRG", GREEN, SOLID, "D"),
-    "neon-natasha": _look("NEON-Natasha", ORANGE, SOLID, "P"),
-    "sgd": _look("SGD", BLUE, DOTTED, "o"),
-    "shb": _look("SHB", SKY, DOTTED, "v"),
-    "snag": _look("SNAG", PURPLE, DOTTED, "^"),
-    "msgd": _look("mSGD", YELLOW, DOTTED, "<"),
-    "scsg": _look("SCSG", VERMILION, DOTTED, ">"),
-    "svrg": _look("SVRG", GREEN, DOTTED, "D"),
-    "natasha": _look("Natasha", ORANGE, DOTTED, "P"),
-    "noisy-sgd": _look("noisy SGD", GREY, DASHED, "X"),
-    "sgld": _look("SGLD", GREY, DASH_DOT, "*"),
-    "pgd": _look("PGD", BLACK, DASHED, "p"),
-    "pagd": _look("PAGD", BLACK, DASH_DOT, "h"),
-    "natasha2": _look("Natasha2", ORANGE, DASHED, "d"),
-    "sncg": _look("SNCG", PURPLE, DASHED, "1"),
-    "svrg-hessian": _look("SVRG-Hessian", GREEN, DASHED, "2"),
+    "neon-sgd": _line_style("NEON-SGD", BLUE, SOLID, "o"),
+    "neon-shb": _line_style("NEON-SHB", SKY, SOLID, "v"),
+    "neon-snag": _line_style("NEON-SNAG", PURPLE, SOLID, "^"),
+    "neon-msgd": _line_style("NEON-mSGD", YELLOW, SOLID, "<"),
+    "neon-scsg": _line_style("NEON-SCSG", VERMILION, SOLID, ">"),
+    "neon-svrg": _line_style("NEON-SVRG", GREEN, SOLID, "D"),
+    "neon-natasha": _line_style("NEON-Natasha", ORANGE, SOLID, "P"),
+    "sgd": _line_style("SGD", BLUE, DOTTED, "o"),
+    "shb": _line_style("SHB", SKY, DOTTED, "v"),
+    "snag": _line_style("SNAG", PURPLE, DOTTED, "^"),
+    "msgd": _line_style("mSGD", YELLOW, DOTTED, "<"),
+    "scsg": _line_style("SCSG", VERMILION, DOTTED, ">"),
+    "svrg": _line_style("SVRG", GREEN, DOTTED, "D"),
+    "natasha": _line_style("Natasha", ORANGE, DOTTED, "P"),
+    "noisy-sgd": _line_style("noisy SGD", GREY, DASHED, "X"),
+    "sgld": _line_style("SGLD", GREY, DASH_DOT, "*"),
+    "pgd": _line_style("PGD", BLACK, DASHED, "p"),
+    "pagd": _line_style("PAGD", BLACK, DASH_DOT, "h"),
+    "natasha2": _line_style("Natasha2", ORANGE, DASHED, "d"),
+    "sncg": _line_style("SNCG", PURPLE, DASHED, "1"),
+    "svrg-hessian": _line_style("SVRG-Hessian", GREEN, DASHED, "2"),
 }
 
 
-def look(method: str) -> Look:
+def line_style(method: str) -> LineStyle:
     """The look of a method; one that nobody gave a look is drawn grey under its own name."""
-    return LOOKS.get(method, _look(method, GREY, DOTS, "."))
+    return LINE_STYLES.get(method, _line_style(method, GREY, DOTS, "."))
 
 
 PARAMETERS: dict[str, Any] = {
