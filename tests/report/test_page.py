@@ -11,7 +11,7 @@ from unsaddle.report import page
 from unsaddle.report.blocks import Figure, Section, Table
 from unsaddle.report.page import number, write
 from unsaddle.report.sections import WRITERS
-from unsaddle.report.style import LINE_STYLES, journal, line_style, new_figure
+from unsaddle.report.style import LINE_STYLES, drawn_as, journal, new_figure
 
 pytest.importorskip("matplotlib")
 
@@ -155,4 +155,4 @@ def test_every_method_has_a_look_of_its_own():
     assert {*EXTRACTORS, *METHODS} <= LINE_STYLES.keys()
     drawn = [(x.color, str(x.line), x.marker) for x in LINE_STYLES.values()]
     assert len(set(drawn)) == len(drawn)
-    assert line_style("something new").label == "something new"
+    assert drawn_as("something new").label == "something new"

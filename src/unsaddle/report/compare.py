@@ -14,7 +14,7 @@ from unsaddle.experiments.profile import profile, ratios
 from unsaddle.experiments.rows import Row
 from unsaddle.experiments.watch import BLIND
 from unsaddle.report.blocks import Cell, Figure, Section, Table
-from unsaddle.report.style import TWO_COLUMNS, journal, legend_below, line_style, new_figure
+from unsaddle.report.style import TWO_COLUMNS, drawn_as, journal, legend_below, new_figure
 
 FLOOR = 1e-5
 """Of the objective's gap, relative to the first: lower is drawn as this."""
@@ -132,7 +132,7 @@ def _arrivals(problem: str, method: str, rows: Sequence[Row]) -> list[Cell]:
     when = statistics.median(row["gradients"] if row["claimed"] else math.inf for row in rows)
     return [
         problem,
-        line_style(method).label,
+        drawn_as(method).label,
         len(arrived),
         len(rows),
         _count(median(rows)),
@@ -177,7 +177,7 @@ def statements(runs: Runs) -> Table:
                 a, b = (statistics.median(_both(row) for row in methods[m]) for m in (left, right))
                 ratio = round(a / b, 3) if math.isfinite(a) and math.isfinite(b) else None
                 fewer = None if math.isinf(a) and math.isinf(b) else a < b
-                claim = f"{line_style(left).label} needs fewer samples than {line_style(right).label}"
+                claim = f"{drawn_as(left).label} needs fewer samples than {drawn_as(right).label}"
                 lines.append([claim, problem, fewer, _count(a), _count(b), ratio])
     return Table(
         caption="Pairs: is the median of IFO and ISO together lower?",
@@ -203,7 +203,7 @@ def profiles(runs: Runs) -> Figure:
     with journal():
         figure, axis = new_figure(width=TWO_COLUMNS, height=3.4)
         for method, (factors, shares) in within.items():
-            style = line_style(method).plot() | {"markevery": 1}
+            style = drawn_as(method).plot() | {"markevery": 1}
             axis.step([*factors, 2.0 * farthest], [*shares, shares[-1]], where="post", **style)
         axis.set(
             xscale="log",
@@ -248,14 +248,14 @@ def _curves(problem: str, methods: dict[str, list[Row]]) -> Figure:
             for across, line in zip((samples, path["seconds"]), axes, strict=True):
                 for axis, y in zip(line, columns, strict=True):
                     # Some marks along a line tell it apart in grey; the large one at its end is arrival.
-                    style: dict[str, Any] = line_style(method).plot() | {"lw": 1.0, "ms": 2.5, "markevery": 0.15}
+                    style: dict[str, Any] = drawn_as(method).plot() | {"lw": 1.0, "ms": 2.5, "markevery": 0.15}
                     axis.plot(across, y, **style)
                     if row["arrived"]:
                         axis.plot(
                             across[-1],
                             y[-1],
-                            line_style(method).marker or "o",
-                            color=line_style(method).color,
+                            drawn_as(method).marker or "o",
+                            color=drawn_as(method).color,
                             ms=5,
                             mew=1.3,
                         )

@@ -25,7 +25,7 @@ from unsaddle.report.complexity_curves import (
 )
 from unsaddle.report.complexity_figures import figures
 from unsaddle.report.complexity_statements import BY_GAMMA, statements_of
-from unsaddle.report.style import line_style
+from unsaddle.report.style import drawn_as
 
 
 def sections(rows: Sequence[Row]) -> list[Section]:
@@ -117,7 +117,7 @@ def by_gamma(gamma: Mapping[Key, Curve]) -> Table:
     lines: list[list[Cell]] = []
     for (method, _, extractor), curve in gamma.items():
         gradients, products = fit(curve, count("gradients")), fit(curve, count("products"))
-        name = line_style(method).label + ("" if extractor == "auto" else f", extractor {extractor}")
+        name = drawn_as(method).label + ("" if extractor == "auto" else f", extractor {extractor}")
         paper = BY_GAMMA[extractor] if method.startswith("neon-") else None
         lines.append([name, paper, *_cells(gradients), *_cells(products), gradients.missing])
     return Table(
@@ -134,7 +134,7 @@ def by_dimension(dimension: Mapping[Key, Curve]) -> Table:
         steps, times = fit(curve, count("calls")), fit(long_vectors(curve), step_time)
         lines.append(
             [
-                line_style(method).label,
+                drawn_as(method).label,
                 *(_median(curve[x]) for x in (min(curve), max(curve))),
                 _rounded(ratio(curve, count("gradients")), 2),
                 *_cells(steps),

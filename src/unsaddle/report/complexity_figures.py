@@ -9,7 +9,7 @@ from typing import Any
 
 from unsaddle.experiments.rows import Row
 from unsaddle.report.blocks import Figure
-from unsaddle.report.style import TWO_COLUMNS, journal, legend_below, line_style, new_figure
+from unsaddle.report.style import TWO_COLUMNS, drawn_as, journal, legend_below, new_figure
 
 Curves = Mapping[tuple[str, float | None, str], Mapping[float, Sequence[Row]]]
 
@@ -66,7 +66,7 @@ def _dimension(dimension: Curves) -> Figure:
     with journal():
         figure, (time, steps, whole) = new_figure(1, 3, width=TWO_COLUMNS, height=2.7)
         for method, curve in own.items():
-            style = line_style(method).plot()
+            style = drawn_as(method).plot()
             _draw(time, curve, lambda row: 1e3 * row["seconds"] / row["calls"], style)
             _draw(steps, curve, lambda row: row["calls"], style)
             _draw(whole, curve, lambda row: row["seconds"], style)
@@ -102,7 +102,7 @@ def _eps(slope: Curves, one: Curves) -> Figure:
                     None,
                 )
                 if key is not None:
-                    tops.append(_draw(axis, curves[key], lambda row: row["gradients"], line_style(method).plot()))
+                    tops.append(_draw(axis, curves[key], lambda row: row["gradients"], drawn_as(method).plot()))
             tops = [t for t in tops if t[0]]
             if tops:
                 x, middle = max(tops, key=lambda t: t[1][-1])
@@ -130,14 +130,14 @@ def _gamma(gamma: Curves) -> Figure:
         for extractor in ("neon", "neon+", "krylov"):
             key = ("neon-scsg", None, "auto" if extractor == "krylov" else extractor)
             if key in gamma:
-                style = line_style(extractor).plot() | {"label": f"NEON-SCSG with {line_style(extractor).label}"}
+                style = drawn_as(extractor).plot() | {"label": f"NEON-SCSG with {drawn_as(extractor).label}"}
                 x = _draw(left, gamma[key], lambda row: row["gradients"], style)[0]
         for method in ("noisy-sgd", "sgld"):
             if (method, None, "auto") in gamma:
-                _draw(left, gamma[method, None, "auto"], lambda row: row["gradients"], line_style(method).plot())
+                _draw(left, gamma[method, None, "auto"], lambda row: row["gradients"], drawn_as(method).plot())
         for method in ("natasha2", "sncg", "svrg-hessian"):
             if (method, None, "auto") in gamma:
-                _draw(right, gamma[method, None, "auto"], lambda row: row["products"], line_style(method).plot())
+                _draw(right, gamma[method, None, "auto"], lambda row: row["products"], drawn_as(method).plot())
         if x:
             top = max((y for line in left.get_lines() for y in line.get_ydata()), default=1.0)
             _guide(left, x, 2.0 * top, 3.0, "γ⁻³")

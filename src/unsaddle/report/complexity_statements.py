@@ -23,7 +23,7 @@ from unsaddle.report.complexity_curves import (
     ratio,
     step_time,
 )
-from unsaddle.report.style import line_style
+from unsaddle.report.style import drawn_as
 
 BY_GAMMA = {"neon": 3.0, "neon+": 2.5, "auto": 2.5}
 """T_n, the paper's samples of one extraction: 1/γ² samples times 1/γ steps of NEON or 1/√γ of NEON⁺; `krylov`, which
@@ -88,7 +88,7 @@ def _about_eps(slope: Mapping[Key, Curve], one: Mapping[Key, Curve]) -> list[lis
                 "On one function the bounds are visible (some interval reaches its bound)",
                 bool(seen),
                 f"largest exponent {worst:.2f}"
-                + (f"; reached by {', '.join(line_style(m).label for m in seen)}" if seen else ""),
+                + (f"; reached by {', '.join(drawn_as(m).label for m in seen)}" if seen else ""),
             ]
         )
     return lines
@@ -100,7 +100,9 @@ def _slower(
     a, b = fits[left], fits[right]
     if not (a.known and b.known):
         return []
-    claim = f"On the slope {line_style(left[0]).label} grows more slowly than {line_style(right[0]).label} (intervals apart)"
+    claim = (
+        f"On the slope {drawn_as(left[0]).label} grows more slowly than {drawn_as(right[0]).label} (intervals apart)"
+    )
     return [[claim, a.high < b.low, f"{a} against {b}"]]
 
 
@@ -122,25 +124,26 @@ def _about_dimension(dimension: Mapping[Key, Curve]) -> list[list[Cell]]:
     least, most = ends(dimension)
     logarithm = math.log(most) / math.log(least) if least > 1 else math.nan
     for (method, _, _), curve in dimension.items():
-        growth, label = ratio(curve, count("calls")), line_style(method).label
+        growth, label = ratio(curve, count("calls")), drawn_as(method).label
         claim = f"The steps of {label} grow at most as ln d does, {logarithm:.2f} times from d = {least} to {most}"
         known = math.isfinite(growth)
         lines.append([claim, known and growth <= logarithm, f"{growth:.2f} times" if known else "some never arrived"])
     for method in ("neon-scsg", "neon-sgd"):
         times = fit(long_vectors(dimension.get((method, None, "auto"), {})), step_time)
         if times.known:
-            claim = f"The time of a step of {line_style(method).label} is linear in d from {LONG_VECTORS} on: exponent 1 ± 0.25"
+            name = drawn_as(method).label
+            claim = f"The time of a step of {name} is linear in d from {LONG_VECTORS} on: exponent 1 ± 0.25"
             lines.append([claim, abs(times.value - 1.0) <= 0.25, str(times)])
     for method in ("noisy-sgd", "sgld"):
         theirs = dimension.get((method, None, "auto"))
         samples = fit(theirs, count("gradients"))
         if samples.known:
-            claim = f"The d^p, p ≥ 4, of {line_style(method).label} is visible (interval reaches 4)"
+            claim = f"The d^p, p ≥ 4, of {drawn_as(method).label} is visible (interval reaches 4)"
             lines.append([claim, samples.high >= 4.0, f"p = {samples}"])
         ours = dimension.get(("neon-scsg", None, "auto"))
         if theirs and ours:
             fewer = [d for d in theirs if d in ours and _median(ours[d]) < _median(theirs[d])]
-            claim = f"NEON-SCSG needs fewer component gradients than {line_style(method).label} at every d"
+            claim = f"NEON-SCSG needs fewer component gradients than {drawn_as(method).label} at every d"
             lines.append([claim, len(fewer) == len(theirs), f"{len(fewer)} of {len(theirs)} dimensions"])
     return lines
 

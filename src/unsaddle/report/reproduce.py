@@ -10,7 +10,7 @@ from unsaddle.experiments import observations
 from unsaddle.experiments.observations import GOOD, NEARLY, first_at, lowest
 from unsaddle.experiments.rows import Row, identity
 from unsaddle.report.blocks import Cell, Figure, Section, Table
-from unsaddle.report.style import BLACK, TWO_COLUMNS, legend_below, line_style, new_figure
+from unsaddle.report.style import BLACK, TWO_COLUMNS, drawn_as, legend_below, new_figure
 
 FULL = ("power", "neon", "neon+", "lanczos", "krylov")
 """The curves of Figure 1 (a), and krylov; Figure 1 (b) adds the next two."""
@@ -129,7 +129,7 @@ def _levels(targets: dict[int, Curves]) -> Table:
             rows.append(
                 (
                     target,
-                    line_style(method).label,
+                    drawn_as(method).label,
                     bottom,
                     min(row["quotient"]),
                     _reached(row, "iterations", GOOD * bottom),
@@ -203,7 +203,7 @@ def _draw(axes: Any, curves: Curves, methods: Sequence[str], axis: str) -> None:
     for method in methods:
         if method not in curves:
             continue
-        row, style = curves[method], line_style(method)
+        row, style = curves[method], drawn_as(method)
         # On a logarithmic axis there is no zero.
         points = [(p, q) for p, q in zip(row[axis], row["quotient"], strict=True) if p > 0 and math.isfinite(q)]
         places, quotients = zip(*points, strict=True) if points else ((), ())

@@ -78,8 +78,8 @@ LINE_STYLES: dict[str, LineStyle] = {
 }
 
 
-def line_style(method: str) -> LineStyle:
-    """The look of a method; one that nobody gave a look is drawn grey under its own name."""
+def drawn_as(method: str) -> LineStyle:
+    """The line style of a method; one that has none is drawn grey under its own name."""
     return LINE_STYLES.get(method, _line_style(method, GREY, DOTS, "."))
 
 
