@@ -20,8 +20,7 @@ from unsaddle.curvature.result import Candidate, Curvature, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import batches, direction, noise
 from unsaddle.measure.direction import Measurement, Scale
-from unsaddle.objective import Objective
-from unsaddle.ranks import with_its_ranks
+from unsaddle.objective import Objective, point_of, with_its_ranks
 from unsaddle.theory import extraction
 
 EXTRACTORS: dict[str, Callable[[Search], Candidate]] = {
@@ -98,7 +97,7 @@ def negative_curvature(
     """
     return find(
         objective,
-        checks.point_of(objective, x),
+        point_of(objective, x),
         gamma=gamma,
         relative_gamma=RELATIVE_GAMMA,
         method=method,
@@ -134,11 +133,6 @@ def find(
     ledger: Ledger | None = None,
 ) -> Curvature:
     """`negative_curvature`, with γ relative to L1 and the ledger at the caller's choice."""
-    if not isinstance(objective, Objective):
-        raise TypeError(
-            f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
-            "wrap a callable as unsaddle.Function(fun)"
-        )
     x = checks.point(x)
     name, free = checks.choice(method, "method", ("auto", *EXTRACTORS)), auto.free_memory(x.device)
     if name == "auto":

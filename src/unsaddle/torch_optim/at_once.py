@@ -10,17 +10,16 @@ from torch import Tensor
 from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import RELATIVE_GAMMA, find
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.objective import Objective
+from unsaddle.objective import BaseObjective, Objective, Observed, as_objective, point_of, with_its_ranks
 from unsaddle.objectives.model.parameters import FlatParameters
-from unsaddle.ranks import with_its_ranks
 from unsaddle.torch_optim import acts, policy
 from unsaddle.torch_optim.events import Event
-from unsaddle.torch_optim.flatness import Watched
+from unsaddle.torch_optim.flatness import Flatness
 
 
 @with_its_ranks
 def decide(
-    objective: Any, trained: list[Tensor], state: policy.State, rules: policy.Rules, samples: int | None
+    objective: Objective, trained: list[Tensor], state: policy.State, rules: policy.Rules, samples: int | None
 ) -> Event:
     """Extract on one sample, confirm on fresh ones, try the step on others, and take it.
 
@@ -31,11 +30,12 @@ def decide(
         rules: γ, the seed, and whether to escape.
         samples: |S|; None for everything.
     """
-    flat = getattr(objective, "parameters", None)
+    over = as_objective(objective)
+    flat = over.parameters
     if not isinstance(flat, FlatParameters):
         raise TypeError(
             f"probe needs an objective over the parameters that are trained, as ModelObjective(model, loss, data), got "
-            f"{type(objective).__name__}"
+            f"one whose parameters are {flat!r}"
         )
     known = {id(p) for p in trained}
     strange = [name for name, p in zip(flat.names, flat.tensors, strict=True) if id(p) not in known]
@@ -45,18 +45,18 @@ def decide(
             "such parameters out with ModelObjective(..., parameters=...)"
         )
     try:
-        return _decide(objective, flat, state, rules, samples)
+        return _decide(over, flat, state, rules, samples)
     finally:
         flat.forget()
 
 
 def _decide(
-    objective: Any, flat: FlatParameters, state: policy.State, rules: policy.Rules, samples: int | None
+    objective: BaseObjective, flat: FlatParameters, state: policy.State, rules: policy.Rules, samples: int | None
 ) -> Event:
-    x, watched = objective.point, Watched(objective, flat)
+    x, flatness = point_of(objective, None), Flatness(flat)
     state.probes += 1
     found = find(
-        watched,
+        Observed(objective, flatness.note),
         x,
         gamma=rules.gamma,
         relative_gamma=RELATIVE_GAMMA,
@@ -75,7 +75,7 @@ def _decide(
     fields: dict[str, Any] = {"curvature": found.lowest if at is None else at.curvature}
     if at is not None:
         fields["error"] = at.error
-    verdict, sentence = _verdict(found, watched, x)
+    verdict, sentence = _verdict(found, flatness, x)
     if verdict == "saddle" and rules.escape and found.direction is not None:
         verdict, more = _escape(objective, x, found, samples, rules.seed + state.probes, ledger)
         sentence, fields = f"{sentence[:-1]}{more.pop('sentence')}", fields | more
@@ -88,9 +88,9 @@ def _decide(
     return event
 
 
-def _verdict(found: Curvature, watched: Watched, x: Tensor) -> tuple[str, str]:
-    flat = watched.sentence(found, x)
-    if flat is not None and (found.direction is None or watched.all_flat(found, x)):
+def _verdict(found: Curvature, flatness: Flatness, x: Tensor) -> tuple[str, str]:
+    flat = flatness.sentence(found, x)
+    if flat is not None and (found.direction is None or flatness.all_flat(found, x)):
         return "flat", flat
     if found.status is Status.NOTHING_FOUND:
         return "none", f"No curvature below {-found.gamma:.3g}."
@@ -108,7 +108,7 @@ def _verdict(found: Curvature, watched: Watched, x: Tensor) -> tuple[str, str]:
 
 
 def _escape(
-    objective: Objective, x: Tensor, found: Curvature, samples: int | None, seed: int, ledger: Ledger
+    objective: BaseObjective, x: Tensor, found: Curvature, samples: int | None, seed: int, ledger: Ledger
 ) -> tuple[str, dict[str, Any]]:
     """Find the length on one fresh sample, try it on others, and take the step if the loss falls."""
     assert found.direction is not None
@@ -137,5 +137,5 @@ def _escape(
     tried = f"a step of length {abs(step):.3g} changes the loss by {mean:.3g} ± {error:.2g}"
     if answer == "failed":
         return "trial failed", fields | {"sentence": f", but {tried}. Not taken."}
-    objective.assign(torch.add(x, v, alpha=step))  # type: ignore[attr-defined]
+    objective.assign(torch.add(x, v, alpha=step))
     return "saddle", fields | {"sentence": f"; {tried}. Taken.", "escaped": True}

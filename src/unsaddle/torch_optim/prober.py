@@ -11,11 +11,12 @@ import torch
 
 from unsaddle.curvature.extract import RELATIVE_GAMMA, find
 from unsaddle.curvature.result import Status
+from unsaddle.objective import Observed
 from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim import acts, policy
 from unsaddle.torch_optim.closure import Closure, ClosureObjective
 from unsaddle.torch_optim.events import CANDIDATE, Event
-from unsaddle.torch_optim.flatness import Watched
+from unsaddle.torch_optim.flatness import Flatness
 
 Outcome = Callable[[], Event]
 """What an act leads to; made into an event when all that the act cost is known."""
@@ -69,9 +70,9 @@ class Prober:
         state, rules = self.state, self.rules
         objective.check()
         state.probes += 1
-        x, watched = objective.point, Watched(objective, objective.flat)
+        x, flatness = objective.point, Flatness(objective.parameters)
         found = find(
-            watched,
+            Observed(objective, flatness.note),
             x,
             gamma=rules.gamma,
             relative_gamma=RELATIVE_GAMMA,
@@ -86,8 +87,8 @@ class Prober:
             settings="practical",
         )
         seen = found.measurements[-1].curvature if found.measurements else found.lowest
-        flat = watched.sentence(found, x)
-        if flat is not None and (found.direction is None or watched.all_flat(found, x)):
+        flat = flatness.sentence(found, x)
+        if flat is not None and (found.direction is None or flatness.all_flat(found, x)):
             return partial(self._verdict, "flat", flat, curvature=seen)
         if found.direction is not None:
             policy.begin(state, found.direction, radius=found.radius, gamma=found.gamma, curvature=found.curvature)
@@ -178,7 +179,7 @@ class Prober:
         on = f"on {len(state.changes)} more"
         if answer == "failed":
             return partial(self._verdict, "trial failed", f"{confirmed}, but {tried} {on}. Not taken.")
-        objective.flat.assign(torch.add(x, v, alpha=state.length))
+        objective.assign(torch.add(x, v, alpha=state.length))
         return partial(self._verdict, "saddle", f"{confirmed}; {tried} {on}. Taken.", escaped=True)
 
     def _check_fresh(self, *numbers: float) -> None:
