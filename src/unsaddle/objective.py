@@ -298,13 +298,18 @@ class BaseObjective(ABC):
         """n of a finite sum, 1 for a plain function, None where samples never run out."""
 
     @property
+    def name(self) -> str:
+        """What errors call it."""
+        return type(self).__name__
+
+    @property
     def point(self) -> Tensor | None:
         """Where it is now, if it is somewhere: the x of those who leave x out."""
         return None
 
     def assign(self, x: Tensor) -> None:
         """Go to x, as after an escape."""
-        raise ValueError(f"a {type(self).__name__} is at no point, so it cannot be moved to another")
+        raise ValueError(f"a {self.name} is at no point, so it cannot be moved to another")
 
     def sample(
         self,
@@ -325,7 +330,7 @@ class BaseObjective(ABC):
             ledger: where its evaluations are counted; a new one by default.
         """
         if hessian and not self.second_order:
-            raise _gradients_only(f"a {type(self).__name__}")
+            raise _gradients_only(f"a {self.name}")
         oracle, drawn = self._draw(size, generator, replacement)
         return freeze(oracle, drawn, hessian, ledger)
 
@@ -349,6 +354,10 @@ class Forwarding(BaseObjective):
     @property
     def num_samples(self) -> int | None:
         return self._objective.num_samples
+
+    @property
+    def name(self) -> str:
+        return getattr(self._objective, "name", type(self._objective).__name__)
 
     @property
     def point(self) -> Tensor | None:

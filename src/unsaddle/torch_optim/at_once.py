@@ -35,7 +35,7 @@ def decide(
     if not isinstance(flat, FlatParameters):
         raise TypeError(
             f"probe needs an objective over the parameters that are trained, as ModelObjective(model, loss, data), got "
-            f"one whose parameters are {flat!r}"
+            f"{over.name}"
         )
     known = {id(p) for p in trained}
     strange = [name for name, p in zip(flat.names, flat.tensors, strict=True) if id(p) not in known]
