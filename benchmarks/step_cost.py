@@ -37,7 +37,7 @@ from benchmarks.environment import Report, options, table
 from benchmarks.extractors import EXTRACTORS
 from unsaddle import Function, vectors
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.objective import SampledFunction
+from unsaddle.objective import Oracle, SampledFunction
 from unsaddle.problems import sigmoid_least_squares
 
 STEPS = 7
@@ -53,7 +53,7 @@ the machine is busy, and times say more about it than about the code: long thing
 what is divided by a short one can come out too large or too small."""
 
 
-class Clocked:
+class Clocked(Oracle):
     """An oracle that writes down when its gradients begin and end."""
 
     def __init__(self, f: SampledFunction) -> None:
@@ -69,9 +69,6 @@ class Clocked:
         answer = self._f.value_and_grad(x)
         self.ends.append(time.perf_counter())
         return answer
-
-    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        raise NotImplementedError("only gradients are timed")
 
     def steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of all steps but the first and the last: whole, inside the gradient, and beyond it. Starts anew."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from unsaddle.cost import Cost, Ledger
-from unsaddle.objective import Objective, SampledFunction, SecondOrderFunction, freeze
+from unsaddle.objective import Objective, Oracle, SampledFunction, SecondOrderFunction, freeze
 from unsaddle.objectives import FiniteSum, Function, Stream, numpy_function
 
 A = torch.randn(10, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -287,7 +287,7 @@ def test_not_a_number_goes_through_unharmed_and_is_counted(name):
     assert f.cost == Cost(gradients=1, samples=f.size)
 
 
-class Scripted:
+class Scripted(Oracle):
     """An oracle that answers what it was told to, or raises it."""
 
     def __init__(self, value=1.0, grad=None, product=None):

@@ -35,15 +35,6 @@ def point(x: Any, name: str = "x") -> Tensor:
     return x.detach().contiguous()
 
 
-def point_of(objective: Any, x: Any) -> Tensor:
-    """x, or the objective's own `point` where x was left out."""
-    if x is None:
-        x = getattr(objective, "point", None)
-        if x is None:
-            raise ValueError("x was left out, but this objective has no point of its own; pass x")
-    return point(x)
-
-
 def vector_like(v: Any, x: Tensor, name: str) -> Tensor:
     """`v`, detached, if it lives in the space of `x`."""
     if not isinstance(v, Tensor):

@@ -23,10 +23,9 @@ from unsaddle.first_order.scsg import Scsg
 from unsaddle.first_order.svrg import Svrg
 from unsaddle.framework import PracticalPlan, TheoryPlan, neon_a
 from unsaddle.framework.theory_plan import ProblemConstants
-from unsaddle.objective import Objective
+from unsaddle.objective import Objective, with_its_ranks
 from unsaddle.options import Options, refuse_unknown
 from unsaddle.progress import shown
-from unsaddle.ranks import with_its_ranks
 from unsaddle.run import Callback, Run, Solution
 
 
@@ -107,11 +106,6 @@ def minimize(
     >>> solution.success, [round(abs(c), 2) for c in solution.x.tolist()], solution.escapes
     (True, [0.0, 1.41], 1)
     """
-    if not isinstance(objective, Objective):
-        raise TypeError(
-            f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
-            "wrap a callable as unsaddle.Function(fun)"
-        )
     x0 = checks.point(x0, "x0")
     if not bool(torch.isfinite(x0).all()):
         raise ValueError("x0 must be finite, got nan or inf in it; start elsewhere")

@@ -12,27 +12,110 @@ Three roles, one each:
 
 A gradient-only method is handed a `SampledFunction`, which has no `hvp`; `SecondOrderFunction` adds it, and is made
 only where it was asked for.
+
+Our own objectives derive from `BaseObjective`, which states all that an objective may be asked. Anybody's object with
+`num_samples` and `sample` is an `Objective`, too; `as_objective` takes it in.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import copy
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from unsaddle import checks
 from unsaddle.cost import Cost, Ledger
+from unsaddle.ranks import Ranks, check_alike, current, together
 
 
-class Oracle(Protocol):
-    """The mathematics of one frozen function. Gradients are read, never written to, by whoever receives them."""
+class Oracle(ABC):
+    """The mathematics of one frozen function: all that it can be asked. `value_and_grad` is enough to answer.
 
-    def value(self, x: Tensor) -> Tensor: ...
+    Points and directions come checked. Gradients are read, never written to, by whoever receives them.
+    """
 
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
+    adds: bool = False
+    """Whether it forms x + scale·u in memory of its own, as a model does, so that nobody else has to."""
 
-    def hvp(self, x: Tensor, v: Tensor) -> Tensor: ...
+    _name = "this function"
+    """What errors call it."""
+
+    @abstractmethod
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f(x) and ∇f(x)."""
+
+    def value(self, x: Tensor) -> Tensor:
+        """f(x)."""
+        return self.value_and_grad(x)[0]
+
+    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
+        """∇²f(x)v, or a ValueError where there are gradients only."""
+        raise _gradients_only(self._name)
+
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        """f and ∇f at x + scale·u."""
+        return self.value_and_grad(torch.add(x, u, alpha=scale))
+
+    def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
+        """∇f at x + scale·u, or at x if u is None: for those to whom the value is an effort of its own."""
+        value, grad = self.value_and_grad(x) if u is None else self.value_and_grad_at_sum(x, u, scale)
+        checks.scalar(value, "the objective")  # What returns no number is wrong, whether or not that is read.
+        return grad
+
+    def add_grad_at_sum(
+        self, out: Tensor, x: Tensor, u: Tensor | None, scale: float, weight: float, afresh: bool
+    ) -> None:
+        """Add weight times the gradient to `out`, which may be u, or to zero in the place of `out`."""
+        grad = checks.vector_like(self.grad_at_sum(x, u, scale), x, "the gradient")
+        (out.zero_() if afresh else out).add_(grad, alpha=weight)
+
+    def gradient_error(self, value: float, grad_norm: float) -> float:
+        """The error of gradients beyond rounding, where f and ‖∇f‖ are these."""
+        return 0.0
+
+    def values_for_gradient(self, x: Tensor) -> int:
+        """How many values a gradient takes, where it is made of their differences. They are counted beside it."""
+        return 0
+
+
+def _gradients_only(name: str) -> ValueError:
+    return ValueError(
+        f"{name} has gradients only, no Hessian products; use a method that needs no others, such as krylov, neon or "
+        "neon+"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evaluation:
+    """A gradient that was evaluated, for somebody who observes. Only to be read, and only until the observer returns.
+
+    Attributes:
+        x, u, scale: where: at x + scale·u, or at x if u is None.
+        value: F_S there; None where nobody asked for it.
+        grad: ∇F_S there.
+        ledger: what has been spent, this evaluation included.
+    """
+
+    x: Tensor
+    u: Tensor | None
+    scale: float
+    value: Tensor | None
+    grad: Tensor
+    ledger: Ledger
+
+    @property
+    def point(self) -> Tensor:
+        """Where, as one vector, which is formed when it is asked for."""
+        return self.x if self.u is None else torch.add(self.x, self.u, alpha=self.scale)
+
+
+Observer = Callable[[Evaluation], None]
 
 
 class SampledFunction:
@@ -48,11 +131,27 @@ class SampledFunction:
         self._oracle = oracle
         self.size = size
         self.ledger = Ledger() if ledger is None else ledger
+        self._observers: tuple[Observer, ...] = ()
+
+    def observed_by(self, observer: Observer) -> SampledFunction:
+        """The same function, with each gradient shown to the observer after it was counted."""
+        function = copy.copy(self)
+        function._observers = (*self._observers, observer)
+        return function
 
     @property
     def cost(self) -> Cost:
         """All calls in this function's ledger."""
         return self.ledger.cost
+
+    @property
+    def adds(self) -> bool:
+        """Whether the oracle forms x + scale·u in memory of its own, as a model does, so that nobody else has to."""
+        return self._oracle.adds
+
+    def gradient_error(self, value: float, grad_norm: float) -> float:
+        """What the oracle knows of its gradients' error beyond rounding, given f and ‖∇f‖ at a point; 0 for most."""
+        return float(self._oracle.gradient_error(value, grad_norm))
 
     def value(self, x: Tensor) -> Tensor:
         """F_S(x), as a 0-dimensional tensor."""
@@ -64,46 +163,27 @@ class SampledFunction:
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """F_S(x) and ∇F_S(x). The gradient belongs to the function: read it or copy it."""
         x = checks.point(x)
-        return self._checked(x, *self._oracle.value_and_grad(x))
+        value, grad = self._oracle.value_and_grad(x)
+        value = checks.scalar(value, "the objective")
+        return value, self._evaluated(x, None, 0.0, value, grad)
 
-    def _checked(self, x: Tensor, value: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        return checks.scalar(value, "the objective"), self._checked_grad(x, grad)
-
-    def _checked_grad(self, x: Tensor, grad: Tensor) -> Tensor:
-        grad = checks.vector_like(grad, x, "the gradient")
-        self.ledger.add_gradient(self.size)
-        if grad.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
-            grad = grad.clone()  # ∇(½‖x‖²) may come back as x itself, which the caller is free to change.
-        return grad
-
-    def gradient_error(self, value: float, grad_norm: float) -> float:
-        """What the oracle knows of its gradients' error beyond rounding, given f and ‖∇f‖ at a point; 0 for most."""
-        known = getattr(self._oracle, "gradient_error", None)
-        return 0.0 if known is None else float(known(value, grad_norm))
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+        """F_S and ∇F_S at x + scale·u."""
+        x = checks.point(x)
+        u = checks.vector_like(u, x, "u")
+        value, grad = self._oracle.value_and_grad_at_sum(x, u, scale)
+        value = checks.scalar(value, "the objective")
+        return value, self._evaluated(x, u, scale, value, grad)
 
     def grad(self, x: Tensor) -> Tensor:
         """∇F_S(x)."""
         return self.grad_at_sum(x, None)
 
-    @property
-    def adds(self) -> bool:
-        """Whether the oracle forms x + scale·u in memory of its own, as a model does, so that nobody else has to."""
-        return hasattr(getattr(self, "_oracle", None), "value_and_grad_at_sum")
-
-    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-        """F_S and ∇F_S at x + scale·u."""
-        if not self.adds:
-            return self.value_and_grad(torch.add(x, u, alpha=scale))
-        x = checks.point(x)
-        return self._checked(x, *self._oracle.value_and_grad_at_sum(x, u, scale))  # type: ignore[attr-defined]
-
     def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float = 1.0) -> Tensor:
         """∇F_S at x + scale·u, or at x: where the value takes a message to other ranks, that is left out."""
-        alone = getattr(getattr(self, "_oracle", None), "grad_at_sum", None)
-        if alone is not None:
-            x = checks.point(x)
-            return self._checked_grad(x, alone(x, u, scale))
-        return (self.value_and_grad(x) if u is None else self.value_and_grad_at_sum(x, u, scale))[1]
+        x = checks.point(x)
+        u = None if u is None else checks.vector_like(u, x, "u")
+        return self._evaluated(x, u, scale, None, self._oracle.grad_at_sum(x, u, scale))
 
     def add_grad_at_sum(
         self,
@@ -125,15 +205,31 @@ class SampledFunction:
             subtract: whether to subtract.
             afresh: whether `out` counts as zero.
         """
-        add = getattr(getattr(self, "_oracle", None), "add_grad_at_sum", None)
         sign = -1.0 if subtract else 1.0
-        if add is not None:
-            x = checks.point(x)
-            add(checks.vector_like(out, x, "out"), x, u, scale, sign, afresh)
-            self.ledger.add_gradient(self.size)
-            return out
-        grad = self.grad_at_sum(x, u, scale)
-        return out.copy_(grad).mul_(sign) if afresh else out.add_(grad, alpha=sign)
+        if self._observers:  # To be shown, the gradient has to exist by itself.
+            grad = self.grad_at_sum(x, u, scale)
+            return (out.zero_() if afresh else out).add_(grad, alpha=sign)
+        x = checks.point(x)
+        u = None if u is None else checks.vector_like(u, x, "u")
+        self._oracle.add_grad_at_sum(checks.vector_like(out, x, "out"), x, u, scale, sign, afresh)
+        self._count(x)
+        return out
+
+    def _evaluated(self, x: Tensor, u: Tensor | None, scale: float, value: Tensor | None, grad: Tensor) -> Tensor:
+        """The gradient, after it is checked, counted and shown."""
+        grad = checks.vector_like(grad, x, "the gradient")
+        self._count(x)
+        if grad.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
+            grad = grad.clone()  # ∇(½‖x‖²) may come back as x itself, which the caller is free to change.
+        for observer in self._observers:
+            observer(Evaluation(x=x, u=u, scale=scale, value=value, grad=grad, ledger=self.ledger))
+        return grad
+
+    def _count(self, x: Tensor) -> None:
+        values = self._oracle.values_for_gradient(x)
+        if values:
+            self.ledger.add_values(self.size, values)
+        self.ledger.add_gradient(self.size)
 
 
 class SecondOrderFunction(SampledFunction):
@@ -146,6 +242,11 @@ class SecondOrderFunction(SampledFunction):
         product = checks.vector_like(self._oracle.hvp(x, v), x, "the Hessian product")
         self.ledger.add_hessian_product(self.size)
         return product
+
+
+def freeze(oracle: Oracle, size: int, hessian: bool, ledger: Ledger | None) -> SampledFunction:
+    """The sampled function with just the capabilities that were asked for."""
+    return (SecondOrderFunction if hessian else SampledFunction)(oracle, size, ledger)
 
 
 @runtime_checkable
@@ -176,6 +277,151 @@ class Objective(Protocol):
         """
 
 
-def freeze(oracle: Oracle, size: int, hessian: bool, ledger: Ledger | None) -> SampledFunction:
-    """The sampled function with just the capabilities that were asked for."""
-    return (SecondOrderFunction if hessian else SampledFunction)(oracle, size, ledger)
+class BaseObjective(ABC):
+    """All that an objective may be asked, with the answers of one that is a function of x and nothing more.
+
+    A subclass has `num_samples` and `_draw`.
+    """
+
+    second_order: bool = True
+    """Whether samples may be drawn with `hessian=True`."""
+
+    ranks: Ranks | None = None
+    """The ranks that evaluate it together."""
+
+    parameters: object | None = None
+    """The `FlatParameters` of a model, where x are those."""
+
+    @property
+    @abstractmethod
+    def num_samples(self) -> int | None:
+        """n of a finite sum, 1 for a plain function, None where samples never run out."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return type(self).__name__
+
+    @property
+    def point(self) -> Tensor | None:
+        """Where it is now, if it is somewhere: the x of those who leave x out."""
+        return None
+
+    def assign(self, x: Tensor) -> None:
+        """Go to x, as after an escape."""
+        raise ValueError(f"a {self.name} is at no point, so it cannot be moved to another")
+
+    def sample(
+        self,
+        size: int | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        replacement: bool = False,
+        hessian: bool = False,
+        ledger: Ledger | None = None,
+    ) -> SampledFunction:
+        """Draw and freeze F_S.
+
+        Args:
+            size: |S|; None for everything, where that exists.
+            generator: the randomness. Needed when there is something to draw.
+            replacement: draw independent samples, as the theory does, rather than distinct ones.
+            hessian: give the result an `hvp`.
+            ledger: where its evaluations are counted; a new one by default.
+        """
+        if hessian and not self.second_order:
+            raise _gradients_only(f"a {self.name}")
+        oracle, drawn = self._draw(size, generator, replacement)
+        return freeze(oracle, drawn, hessian, ledger)
+
+    def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
+        """The mathematics of a sample, and |S|."""
+        raise NotImplementedError(f"{type(self).__name__} has neither _draw nor a sample of its own")
+
+
+class Forwarding(BaseObjective):
+    """All that another objective is, ours or anybody's. What wraps an objective derives from this.
+
+    Nowhere else is an object of somebody else's asked whether it has a point, ranks or parameters.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self.second_order = getattr(objective, "second_order", True)
+        self.ranks = getattr(objective, "ranks", None)
+        self.parameters = getattr(objective, "parameters", None)
+
+    @property
+    def num_samples(self) -> int | None:
+        return self._objective.num_samples
+
+    @property
+    def name(self) -> str:
+        return getattr(self._objective, "name", type(self._objective).__name__)
+
+    @property
+    def point(self) -> Tensor | None:
+        return getattr(self._objective, "point", None)
+
+    def assign(self, x: Tensor) -> None:
+        getattr(self._objective, "assign", super().assign)(x)
+
+    def sample(self, size: int | None = None, generator: torch.Generator | None = None, **how: Any) -> SampledFunction:
+        return self._objective.sample(size, generator, **how)
+
+
+class Observed(Forwarding):
+    """An objective that shows every gradient of its samples to an observer, once, whoever asked for it and how.
+
+    >>> from unsaddle import Function
+    >>> norms = []
+    >>> F = Observed(Function(lambda x: x.square().sum()), lambda seen: norms.append(float(seen.grad.norm())))
+    >>> _ = F.sample().grad(torch.tensor([3.0, 4.0]))
+    >>> norms
+    [10.0]
+    """
+
+    def __init__(self, objective: Objective, observer: Observer) -> None:
+        super().__init__(objective)
+        self._observer = observer
+
+    def sample(self, size: int | None = None, generator: torch.Generator | None = None, **how: Any) -> SampledFunction:
+        return super().sample(size, generator, **how).observed_by(self._observer)
+
+
+def as_objective(objective: Any) -> BaseObjective:
+    """The objective, with all that may be asked of it; or a TypeError that says what is none."""
+    if isinstance(objective, BaseObjective):
+        return objective
+    if isinstance(objective, Objective):
+        return Forwarding(objective)
+    raise TypeError(
+        f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
+        "wrap a callable as unsaddle.Function(fun), a model as unsaddle.ModelObjective(model, loss, data)"
+    )
+
+
+def point_of(objective: Objective, x: Any) -> Tensor:
+    """x, or the objective's own `point` where x was left out."""
+    if x is None:
+        x = as_objective(objective).point
+        if x is None:
+            raise ValueError("x was left out, but this objective has no point of its own; pass x")
+    return checks.point(x)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_its_ranks(function: F) -> F:
+    """A function of an objective, which is taken in here, and whose `ranks` are those of all vectors inside."""
+
+    @functools.wraps(function)
+    def run(objective: Any, *args: Any, **kwargs: Any) -> Any:
+        objective = as_objective(objective)
+        if objective.ranks is not current():
+            check_alike(objective.ranks, args[0] if args else kwargs.get("x", kwargs.get("x0")))
+        with together(objective.ranks):
+            return function(objective, *args, **kwargs)
+
+    return cast(F, run)

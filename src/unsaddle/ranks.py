@@ -7,13 +7,12 @@ keeps ranks that round differently together. `vectors` asks for it; no algorithm
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -139,23 +138,6 @@ def _squared_and_weighed(part: Tensor) -> Tensor:
     own = part.double().cpu()
     weights = torch.arange(1.0, own.numel() + 1.0, dtype=torch.float64).remainder_(7.0)
     return torch.stack([own @ own, own @ weights])
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def with_its_ranks(function: F) -> F:
-    """A function of an objective, run with the vectors of that objective's `ranks`, if it has some."""
-
-    @functools.wraps(function)
-    def run(objective: Any, *args: Any, **kwargs: Any) -> Any:
-        ranks = getattr(objective, "ranks", None)
-        if ranks is not current():
-            check_alike(ranks, args[0] if args else kwargs.get("x", kwargs.get("x0")))
-        with together(ranks):
-            return function(objective, *args, **kwargs)
-
-    return cast(F, run)
 
 
 def of_parameters(parameters: Sequence[Tensor], group: Any = None) -> Ranks | None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from unsaddle.cost import Cost, Ledger
-from unsaddle.objective import Objective, SampledFunction
+from unsaddle.objective import Forwarding, Objective, SampledFunction
 
 
 class Ending(Enum):
@@ -166,32 +166,21 @@ class Budget(Ledger):
             raise RunEnded(Ending.BUDGET_SPENT)
 
 
-class CountedObjective:
+class CountedObjective(Forwarding):
     """An objective whose samples are counted in one ledger, whoever draws them.
 
     Samples that what is left cannot pay for are not drawn: theory asks for 1e17 of them as if that were nothing.
     """
 
     def __init__(self, objective: Objective, ledger: Budget) -> None:
-        self._objective, self._ledger = objective, ledger
+        super().__init__(objective)
+        self._ledger = ledger
 
-    @property
-    def num_samples(self) -> int | None:
-        return self._objective.num_samples
-
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """As the objective draws it; `ledger` is not heeded."""
+    def sample(self, size: int | None = None, generator: torch.Generator | None = None, **how: Any) -> SampledFunction:
+        """As the objective draws it; a `ledger` is not heeded."""
         if size is not None and size > self._ledger.left:
             raise RunEnded(Ending.BUDGET_SPENT)
-        return self._objective.sample(size, generator, replacement=replacement, hessian=hessian, ledger=self._ledger)
+        return super().sample(size, generator, **(how | {"ledger": self._ledger}))
 
 
 class _Checked(NamedTuple):

@@ -18,7 +18,7 @@ from torch import Tensor
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature import Curvature, Status, negative_curvature
 from unsaddle.curvature.registry import EXTRACTORS, GRADIENT_ONLY
-from unsaddle.objective import Objective, SampledFunction, SecondOrderFunction, freeze
+from unsaddle.objective import Objective, Oracle, SampledFunction, SecondOrderFunction, freeze
 from unsaddle.problems import Problem, StationaryPoint, zoo
 
 ZOO = {torch.float64: zoo(), torch.float32: zoo(torch.float32)}
@@ -66,7 +66,7 @@ class Counting:
         return freeze(_Booked(inner, self), inner.size, hessian, ledger)
 
 
-class _Booked:
+class _Booked(Oracle):
     def __init__(self, f: SampledFunction, books: Counting) -> None:
         self._f, self._books = f, books
 

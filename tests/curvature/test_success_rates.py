@@ -15,6 +15,7 @@ from torch import Tensor
 
 from unsaddle import FiniteSum, Function, Stream
 from unsaddle.curvature import Status, negative_curvature
+from unsaddle.objective import Oracle
 from unsaddle.problems import near_ties, positive_semidefinite, rank_one_negative
 
 SEEDS, DELTA, GAMMA, DIMENSION = 200, 0.05, 0.1, 40
@@ -181,14 +182,11 @@ def _noisy_quadratics(spectrum: Tensor, noise: float, n: int = 400) -> tuple[Fin
     return FiniteSum.from_oracle(_MeanQuadratic, hessian + torch.cat([half, -half])), hessian
 
 
-class _MeanQuadratic:
+class _MeanQuadratic(Oracle):
     """½xᵀH̄x, with H̄ averaged once for a sample."""
 
     def __init__(self, hessians: Tensor) -> None:
         self._mean = hessians.mean(0)
-
-    def value(self, x: Tensor) -> Tensor:
-        return self.value_and_grad(x)[0]
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         hx = self._mean @ x

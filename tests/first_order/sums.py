@@ -64,12 +64,4 @@ class Witness:
 
     def sample(self, size: int | None = None, generator: torch.Generator | None = None, **how: Any) -> SampledFunction:
         f = self.objective.sample(size, generator, **(how | {"ledger": self.ledger}))
-        answer = f.value_and_grad
-
-        def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
-            value, gradient = answer(x)
-            self.answers.append(Answer(x.clone(), gradient.clone(), f.size))
-            return value, gradient
-
-        f.value_and_grad = value_and_grad  # type: ignore[method-assign]
-        return f
+        return f.observed_by(lambda seen: self.answers.append(Answer(seen.point.clone(), seen.grad.clone(), f.size)))

@@ -23,8 +23,7 @@ from unsaddle.curvature.result import Candidate, Curvature, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import batches, direction, noise
 from unsaddle.measure.direction import Measurement, Scale
-from unsaddle.objective import Objective
-from unsaddle.ranks import with_its_ranks
+from unsaddle.objective import Objective, point_of, with_its_ranks
 
 RETRIES = 8
 """How often a measured L1 that proves too small is doubled."""
@@ -89,17 +88,12 @@ def negative_curvature(
         keep_history=keep_history,
         theory=checks.choice(settings, "settings", ("practical", "theory")) == "theory",
     )
-    return answer(objective, checks.point_of(objective, x), question)
+    return answer(objective, point_of(objective, x), question)
 
 
 @with_its_ranks
 def answer(objective: Objective, x: Tensor, question: Question, ledger: Ledger | None = None) -> Curvature:
     """The answer to a question. Everything is counted in `ledger`, if there is one."""
-    if not isinstance(objective, Objective):
-        raise TypeError(
-            f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
-            "wrap a callable as unsaddle.Function(fun)"
-        )
     search, name = prepare(objective, checks.point(x), question, Ledger() if ledger is None else ledger)
     if not search.f_hat.is_finite:
         return _result(search, name, Status.NOT_FINITE)

@@ -30,9 +30,8 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
-from unsaddle.cost import Ledger
 from unsaddle.experiments.case import Case
-from unsaddle.objective import Objective, SampledFunction, freeze
+from unsaddle.objective import BaseObjective, Objective, Oracle
 from unsaddle.objectives import FiniteSum
 
 THIRD = 1.5 * 1.25**-2.5
@@ -112,7 +111,7 @@ class Shape:
         return math.hypot(1.0, t / self.width)
 
 
-class _Oracle:
+class _Oracle(Oracle):
     """f with the mean of some samples' ξ and σζ."""
 
     def __init__(self, shape: Shape, xi: Tensor, zeta: Tensor) -> None:
@@ -171,7 +170,7 @@ class Family:
         return FiniteSum.from_oracle(lambda xi, zeta: _Oracle(shape, xi.mean(dim=0), zeta.mean(dim=0)), *rows)
 
 
-class _MeanStream:
+class _MeanStream(BaseObjective):
     """Samples without end, of which a batch is drawn as the mean that it has: one vector each of ξ and σζ."""
 
     num_samples = None
@@ -179,16 +178,8 @@ class _MeanStream:
     def __init__(self, shape: Shape, scales: tuple[Tensor, Tensor]) -> None:
         self._shape, self._scales = shape, scales
 
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """F_S on `size` fresh samples; they are independent, so `replacement` makes no difference."""
+    def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
+        """`size` fresh samples; they are independent, so `replacement` makes no difference."""
         if size is None:
             raise ValueError("a stream has no end, so 'everything' does not exist; say how many samples to draw")
         size, random = checks.count(size, "size"), checks.generator(generator)
@@ -197,4 +188,4 @@ class _MeanStream:
             torch.randn(scale.numel(), generator=random, dtype=torch.float64).mul_(scale).mul_(shrink)
             for scale in self._scales
         )
-        return freeze(_Oracle(self._shape, xi, zeta), size, hessian, ledger)
+        return _Oracle(self._shape, xi, zeta), size

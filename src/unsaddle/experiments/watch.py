@@ -20,7 +20,7 @@ from torch import Tensor
 from unsaddle.cost import Cost, Ledger
 from unsaddle.experiments.case import Case
 from unsaddle.methods import minimize
-from unsaddle.objective import SampledFunction
+from unsaddle.objective import Evaluation, Observed
 from unsaddle.run import Ending, RunEnded
 
 BLIND = ("noisy-sgd", "sgld")
@@ -36,8 +36,8 @@ PATH_FIELDS = ("gradients", "products", "values", "seconds", "value", "gradient_
 """What a point of the path says: IFO, ISO and value calls on components, time, F, ‖∇F‖ and λ_min(∇²F)."""
 
 
-class Watched:
-    """An objective that shows every point at which a gradient is asked for to somebody outside.
+class Lookout:
+    """Where a run is at each gradient that it evaluates, and whether it has arrived. For `Observed`.
 
     Args:
         case: what is asked, and the exact answers.
@@ -61,35 +61,14 @@ class Watched:
         """Of the processor since this was made, without what looking took."""
         return time.process_time() - self._begun - self.aside
 
-    @property
-    def num_samples(self) -> int | None:
-        return self._case.objective.num_samples
-
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """As the case's objective draws it, with every gradient seen."""
-        f = self._case.objective.sample(size, generator, replacement=replacement, hessian=hessian, ledger=ledger)
-        inner = f.value_and_grad
-
-        def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
-            answer = inner(x)
-            spent = f.ledger
-            if spent.samples >= self._next:
-                # The call after a look is looked at too: of two calls of SVRG, one is at the anchor.
-                due = spent.samples >= LOOK_EVERY * self._next
-                self._next = max(LOOK_EVERY * self._next, spent.samples) if due else LOOK_EVERY * spent.samples
-                self.look(x, spent)
-            return answer
-
-        f.value_and_grad = value_and_grad  # type: ignore[method-assign]
-        return f
+    def note(self, seen: Evaluation) -> None:
+        """A gradient was evaluated: look, if that is due."""
+        spent = seen.ledger
+        if spent.samples >= self._next:
+            # The call after a look is looked at too: of two calls of SVRG, one is at the anchor.
+            due = spent.samples >= LOOK_EVERY * self._next
+            self._next = max(LOOK_EVERY * self._next, spent.samples) if due else LOOK_EVERY * spent.samples
+            self.look(seen.point, spent)
 
     def look(self, x: Tensor, spent: Ledger | Cost) -> None:
         """The run is at x, after what it has spent."""
@@ -148,26 +127,26 @@ def solve(
         curvature: whether the path has λ_min.
     """
     stop = method in BLIND if stop_at_arrival is None else stop_at_arrival
-    objective = Watched(case, stop_at_arrival=stop, limit=limit, curvature=curvature)
+    lookout = Lookout(case, stop_at_arrival=stop, limit=limit, curvature=curvature)
     try:
         solution = minimize(
-            objective,
+            Observed(case.objective, lookout.note),
             case.start(seed),
             method=method,
             eps=case.eps,
             gamma=case.gamma,
             max_samples=case.max_samples,
             seed=seed,
-            callback=lambda state: objective.look(state.x, state.cost),
+            callback=lambda state: lookout.look(state.x, state.cost),
             **(settings or {}),
         )
     except ValueError as error:
         if "stream" in str(error):
             return {}
         raise
-    seconds, cost = objective.seconds, solution.cost
+    seconds, cost = lookout.seconds, solution.cost
     return {
-        "arrived": objective.arrived,
+        "arrived": lookout.arrived,
         "status": solution.status.name,
         "claimed": solution.success,
         "false_claim": solution.success and not case.is_reached(solution.x),
@@ -178,6 +157,6 @@ def solve(
         "escapes": solution.escapes,
         "value": case.value(solution.x),
         "gradient_norm": float(case.gradient(solution.x).norm()),
-        "path": objective.path,
+        "path": lookout.path,
         "seconds": seconds,
     }

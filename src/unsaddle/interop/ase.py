@@ -24,6 +24,7 @@ from torch import Tensor
 import unsaddle
 from unsaddle import checks, vectors
 from unsaddle.judgement.verdict import Verdict
+from unsaddle.objective import Oracle
 from unsaddle.objectives.deterministic import Deterministic
 
 Array = NDArray[np.float64]
@@ -84,14 +85,20 @@ class EnergySurface(Deterministic):
             raise ValueError("atoms have no calculator; set atoms.calc")
         self._forces = _Forces(atoms)
         super().__init__(self._forces, "an energy surface")
-        self.point = torch.from_numpy(atoms.positions.ravel().copy())
+        self._point = torch.from_numpy(atoms.positions.ravel().copy())
+
+    @property
+    def point(self) -> Tensor:
+        return self._point
 
     def free_part(self, direction: Tensor) -> Tensor:
         """The direction without what the random start of a search has left in it of motions that are held or rigid."""
         return self._forces.project(direction)
 
 
-class _Forces:
+class _Forces(Oracle):
+    _name = "an energy surface"
+
     def __init__(self, atoms: Atoms) -> None:
         self._atoms = atoms.copy()
         self._atoms.set_constraint()
@@ -110,9 +117,6 @@ class _Forces:
         self._move(x)
         grad = self._project(-self._atoms.get_forces().ravel().astype(np.float64))
         return torch.tensor(0.0 if here else np.nan, dtype=torch.float64), torch.from_numpy(grad)
-
-    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        raise ValueError("forces have no Hessian products; use a method that needs gradients only")
 
     def project(self, direction: Tensor) -> Tensor:
         v = torch.from_numpy(self._project(direction.numpy()))

@@ -17,6 +17,7 @@ import torch
 import torch.utils.dlpack
 from torch import Tensor
 
+from unsaddle.objective import Oracle
 from unsaddle.objectives import derivatives
 from unsaddle.objectives.deterministic import Deterministic
 
@@ -59,7 +60,7 @@ class JaxFunction(Deterministic):
         super().__init__(_JaxOracle(compiled(scalar), both, product), "a JAX function")
 
 
-class _JaxOracle:
+class _JaxOracle(Oracle):
     def __init__(self, value: Callable[..., Any], both: Callable[..., Any], product: Callable[..., Any]) -> None:
         self._value, self._both, self._product = value, both, product
 

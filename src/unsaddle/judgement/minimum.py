@@ -18,8 +18,7 @@ from unsaddle.judgement.second_look import ROUNDINGS, STAIRCASE, coarse_noise, i
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.measure import batches
 from unsaddle.measure.noise import GradientNoise
-from unsaddle.objective import Objective
-from unsaddle.ranks import with_its_ranks
+from unsaddle.objective import Objective, point_of, with_its_ranks
 
 RELATIVE_EPS = 1e-3
 """ε by default: a gradient step of 1/L1 would move x by less than this share of ‖x‖ (of 1, if that is more)."""
@@ -74,12 +73,7 @@ def is_minimum(
     >>> is_minimum(f, torch.tensor([0.0, 2.0]).sqrt()).kind
     'minimum'
     """
-    if not isinstance(objective, Objective):
-        raise TypeError(
-            f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
-            "wrap a callable as unsaddle.Function(fun), a model as unsaddle.ModelObjective(model, loss, data)"
-        )
-    x = checks.point_of(objective, x)
+    x = point_of(objective, x)
     eps = None if eps is None else checks.positive(eps, "eps", "leave it out to have it follow L1")
     delta = checks.probability(delta, "delta")
     question = Question(

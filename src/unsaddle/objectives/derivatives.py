@@ -13,7 +13,7 @@ from unsaddle import checks
 from unsaddle.objective import Oracle
 
 
-class Autograd:
+class Autograd(Oracle):
     """Oracle of `fun(x) -> scalar` by reverse-mode differentiation; Hessian products by differentiating twice."""
 
     def __init__(self, fun: Callable[[Tensor], Tensor], hvp: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
@@ -58,7 +58,7 @@ def _leaf(x: Tensor) -> Tensor:
     return (x.clone() if x.is_inference() else x.detach()).requires_grad_()
 
 
-class ByHand:
+class ByHand(Oracle):
     """Oracle of `fun(x) -> (value, gradient)`; Hessian products only where `hvp(x, v)` was given."""
 
     def __init__(
@@ -66,9 +66,6 @@ class ByHand:
     ) -> None:
         self._fun = fun
         self._hvp = hvp
-
-    def value(self, x: Tensor) -> Tensor:
-        return self.value_and_grad(x)[0]
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         result = self._fun(x)
@@ -90,32 +87,47 @@ class ByHand:
         return self._hvp(x, v)
 
 
-class SameDtype:
+class SameDtype(Oracle):
     """An oracle that first checks that x and the floating-point data agree in dtype and device."""
 
     def __init__(self, oracle: Oracle, rows: tuple[Tensor, ...]) -> None:
-        self._oracle = oracle
+        self._oracle, self.adds = oracle, oracle.adds
         self._expected = [(i, t.dtype, t.device) for i, t in enumerate(rows) if t.is_floating_point()]
 
-    def _check(self, x: Tensor) -> None:
+    def _for(self, x: Tensor) -> Oracle:
         for i, dtype, device in self._expected:
             if x.dtype != dtype or x.device != device:
                 raise TypeError(
                     f"x is {x.dtype} on {x.device}, but data tensor {i} is {dtype} on {device}; "
                     "convert one of them with .to(...)"
                 )
+        return self._oracle
 
     def value(self, x: Tensor) -> Tensor:
-        self._check(x)
-        return self._oracle.value(x)
+        return self._for(x).value(x)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        self._check(x)
-        return self._oracle.value_and_grad(x)
+        return self._for(x).value_and_grad(x)
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        self._check(x)
-        return self._oracle.hvp(x, v)
+        return self._for(x).hvp(x, v)
+
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        return self._for(x).value_and_grad_at_sum(x, u, scale)
+
+    def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
+        return self._for(x).grad_at_sum(x, u, scale)
+
+    def add_grad_at_sum(
+        self, out: Tensor, x: Tensor, u: Tensor | None, scale: float, weight: float, afresh: bool
+    ) -> None:
+        self._for(x).add_grad_at_sum(out, x, u, scale, weight, afresh)
+
+    def gradient_error(self, value: float, grad_norm: float) -> float:
+        return self._oracle.gradient_error(value, grad_norm)
+
+    def values_for_gradient(self, x: Tensor) -> int:
+        return self._oracle.values_for_gradient(x)
 
 
 def oracle(fun: Callable[[Tensor], Any], gradient: bool, hvp: Callable[[Tensor, Tensor], Tensor] | None) -> Oracle:

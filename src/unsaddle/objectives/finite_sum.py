@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unsaddle.cost import Ledger
-from unsaddle.objective import Oracle, SampledFunction, freeze
+from unsaddle.objective import BaseObjective, Oracle
 from unsaddle.objectives import derivatives
 from unsaddle.objectives.rank_rows import SharedOracle, split_by_rank
 from unsaddle.objectives.sampling import draw_indices, take_rows
@@ -19,7 +18,7 @@ LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)
 """Layouts whose rows can be gathered; CSR is the quick one of the sparse."""
 
 
-class FiniteSum:
+class FiniteSum(BaseObjective):
     """F(x) = (1/n) Σ f(x; ξ_i), eq. (2) of the paper: a loss that averages over rows, and the rows.
 
     Args:
@@ -95,26 +94,18 @@ class FiniteSum:
     def num_samples(self) -> int:
         return sum(self._counts)
 
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """F_S for a uniform choice S of rows; everything, and the data as they are, when `size` is None."""
+    def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
+        """A uniform choice of rows; everything, and the data as they are, when `size` is None."""
         if size is None:
             if self._everything is None:
                 self._everything = self._oracle_of(self._tensors, self.num_samples)
-            return freeze(self._everything, self.num_samples, hessian, ledger)
+            return self._everything, self.num_samples
         index = draw_indices(self.num_samples, size, generator, replacement)
         size = index.numel()
         if self.ranks is not None:
             index = split_by_rank(index, self._counts)[self.ranks.rank]
         rows = tuple(take_rows(t, index) for t in self._tensors)
-        return freeze(self._oracle_of(rows, size), size, hessian, ledger)
+        return self._oracle_of(rows, size), size
 
     def _oracle_of(self, rows: tuple[Tensor, ...], size: int) -> Oracle:
         """The mean over `size` rows, of which these are here."""

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unsaddle.cost import Ledger
 from unsaddle.objective import Oracle
 from unsaddle.objectives import derivatives
 from unsaddle.objectives.deterministic import Deterministic
@@ -43,19 +42,14 @@ class NumpyFunction(Deterministic):
     """What `numpy_function` returns: a deterministic objective on float64 vectors."""
 
     def __init__(self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None) -> None:
-        super().__init__(_NumpyOracle(fun, jac, Ledger()), "a NumPy function")
+        super().__init__(_NumpyOracle(fun, jac), "a NumPy function")
+
+
+class _NumpyOracle(Oracle):
+    _name = "a NumPy function"
+
+    def __init__(self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None) -> None:
         self._fun, self._jac = fun, jac
-
-    def _oracle_of(self, ledger: Ledger) -> Oracle:
-        """Values that differences take are counted."""
-        return _NumpyOracle(self._fun, self._jac, ledger)
-
-
-class _NumpyOracle:
-    def __init__(
-        self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None, ledger: Ledger
-    ) -> None:
-        self._fun, self._jac, self._ledger = fun, jac, ledger
         self._dimension = 1
 
     def value(self, x: Tensor) -> Tensor:
@@ -71,17 +65,15 @@ class _NumpyOracle:
             grad = self._central_differences(point) if self._jac is None else self._jac(point)  # type: ignore[operator]
         return value, _gradient(grad, x)
 
-    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        raise ValueError(
-            "a NumPy function has no Hessian products; use a method that needs gradients only, such as neon+"
-        )
-
     def gradient_error(self, value: float, grad_norm: float) -> float:
         """Of central differences: the rounding of two values over their distance, in each coordinate."""
         if self._jac is not None:
             return 0.0
         h = float(np.cbrt(EPS))
         return EPS * (abs(value) + grad_norm * h) / h * math.sqrt(self._dimension)
+
+    def values_for_gradient(self, x: Tensor) -> int:
+        return 2 * x.numel() if self._jac is None else 0
 
     def _both(self, point: Array) -> tuple[Tensor, Any]:
         result = self._fun(point)
@@ -102,7 +94,6 @@ class _NumpyOracle:
             below[i] -= h
             distance = above[i] - below[i]
             grad[i] = float(self._value(above) - self._value(below)) / distance
-        self._ledger.add_values(1, 2 * point.size)
         return grad
 
 

@@ -15,7 +15,7 @@ from unsaddle.objective import Oracle
 from unsaddle.ranks import Ranks
 
 
-class SharedOracle:
+class SharedOracle(Oracle):
     """The mean over rows on several ranks, each of which evaluates its own: one message an evaluation.
 
     Args:

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
-from unsaddle.cost import Ledger
-from unsaddle.objective import SampledFunction, freeze
+from unsaddle.objective import BaseObjective, Oracle
 from unsaddle.objectives import derivatives
 
 
-class Stream:
+class Stream(BaseObjective):
     """F(x) = E f(x; ξ), eq. (1) of the paper: a loss that averages over rows, and a way to draw fresh rows.
 
     Args:
@@ -41,22 +40,14 @@ class Stream:
     ) -> None:
         derivatives.check_callable(loss, "loss")
         derivatives.check_callable(draw, "draw")
-        self._loss, self._draw, self._gradient, self._hvp = loss, draw, gradient, hvp
+        self._loss, self._fresh_rows, self._gradient, self._hvp = loss, draw, gradient, hvp
 
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """F_S for `size` fresh rows. They are independent, so `replacement` makes no difference."""
+    def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
+        """`size` fresh rows. They are independent, so `replacement` makes no difference."""
         if size is None:
             raise ValueError("a Stream has no end, so 'everything' does not exist; say how many samples to draw")
         size = checks.count(size, "size")
-        rows = self._draw(size, checks.generator(generator))
+        rows = self._fresh_rows(size, checks.generator(generator))
         if not isinstance(rows, tuple) or not all(isinstance(r, Tensor) for r in rows):
             raise TypeError(f"draw(size, generator) must return a tuple of tensors, got {type(rows).__name__}")
         for i, row in enumerate(rows):
@@ -67,4 +58,4 @@ class Stream:
         loss, hvp = self._loss, self._hvp
         product = None if hvp is None else lambda x, v: hvp(x, v, *rows)
         oracle = derivatives.oracle(lambda x: loss(x, *rows), self._gradient, product)
-        return freeze(derivatives.SameDtype(oracle, rows), size, hessian, ledger)
+        return derivatives.SameDtype(oracle, rows), size

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
+from unsaddle.objective import Oracle
 from unsaddle.objectives import FiniteSum
 from unsaddle.problems import dense
 from unsaddle.problems.arguments import decreasing_positive, expect_dimension, float_type, generator, orthonormal
@@ -105,7 +106,7 @@ def linear_network(
     )
 
 
-class _Oracle:
+class _Oracle(Oracle):
     """The mean loss over rows: signals go forward through the layers, errors backward, and so do their derivatives."""
 
     def __init__(self, sizes: list[int], rows: Tensor, targets: Tensor) -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
+from unsaddle.objective import Oracle
 from unsaddle.objectives import FiniteSum
 from unsaddle.problems import dense
 from unsaddle.problems.arguments import expect_dimension, float_type, generator, normal, orthonormal
@@ -72,7 +73,7 @@ def matrix_sensing(
     )
 
 
-class _Oracle:
+class _Oracle(Oracle):
     def __init__(self, n: int, r: int, A: Tensor, b: Tensor) -> None:
         self._n, self._r, self._A, self._b = n, r, A, b
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
+from unsaddle.objective import Oracle
 from unsaddle.objectives import FiniteSum
 from unsaddle.problems.arguments import expect_dimension
 from unsaddle.problems.problem import Problem
@@ -65,7 +66,7 @@ def sigmoid_least_squares(features: Tensor, labels: Tensor, *, penalty: float = 
     )
 
 
-class _Oracle:
+class _Oracle(Oracle):
     """F_S by hand. The residual is s = σ(±xᵀa), which keeps its digits where b − σ(xᵀa) would cancel."""
 
     def __init__(self, penalty: float, features: Tensor, signs: Tensor) -> None:

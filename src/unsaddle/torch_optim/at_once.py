@@ -11,17 +11,16 @@ from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.judge import Kind, judge
-from unsaddle.objective import Objective
+from unsaddle.objective import BaseObjective, Objective, Observed, as_objective, point_of, with_its_ranks
 from unsaddle.objectives.model.parameters import FlatParameters
-from unsaddle.ranks import with_its_ranks
 from unsaddle.torch_optim import acts, policy
 from unsaddle.torch_optim.events import Event
-from unsaddle.torch_optim.flatness import Watched
+from unsaddle.torch_optim.flatness import Flatness
 
 
 @with_its_ranks
 def decide(
-    objective: Any, trained: list[Tensor], state: policy.State, rules: policy.Rules, samples: int | None
+    objective: Objective, trained: list[Tensor], state: policy.State, rules: policy.Rules, samples: int | None
 ) -> Event:
     """Extract on one sample, confirm on fresh ones, try the step on others, and take it.
 
@@ -32,11 +31,12 @@ def decide(
         rules: γ, the seed, and whether to escape.
         samples: |S|; None for everything.
     """
-    flat = getattr(objective, "parameters", None)
+    over = as_objective(objective)
+    flat = over.parameters
     if not isinstance(flat, FlatParameters):
         raise TypeError(
             f"probe needs an objective over the parameters that are trained, as ModelObjective(model, loss, data), got "
-            f"{type(objective).__name__}"
+            f"{over.name}"
         )
     known = {id(p) for p in trained}
     strange = [name for name, p in zip(flat.names, flat.tensors, strict=True) if id(p) not in known]
@@ -46,23 +46,24 @@ def decide(
             "such parameters out with ModelObjective(..., parameters=...)"
         )
     try:
-        return _decide(objective, flat, state, rules, samples)
+        return _decide(over, flat, state, rules, samples)
     finally:
         flat.forget()
 
 
 def _decide(
-    objective: Any, flat: FlatParameters, state: policy.State, rules: policy.Rules, samples: int | None
+    objective: BaseObjective, flat: FlatParameters, state: policy.State, rules: policy.Rules, samples: int | None
 ) -> Event:
-    x, watched = objective.point, Watched(objective, flat)
+    x, flatness = point_of(objective, None), Flatness(flat)
     state.probes += 1
-    found = answer(watched, x, rules.question(state.probes, samples=samples))
+    question = rules.question(state.probes, samples=samples)
+    found = answer(Observed(objective, flatness.note), x, question)
     ledger = Ledger()
     at = found.measurements[-1] if found.measurements else None
     fields: dict[str, Any] = {"curvature": found.lowest if at is None else at.curvature}
     if at is not None:
         fields["error"] = at.error
-    verdict, sentence = _verdict(found, watched, x)
+    verdict, sentence = _verdict(found, flatness, x)
     if verdict == "saddle" and rules.escape and found.direction is not None:
         verdict, more = _escape(objective, x, found, samples, rules.seed + state.probes, ledger)
         sentence, fields = f"{sentence[:-1]}{more.pop('sentence')}", fields | more
@@ -75,9 +76,9 @@ def _decide(
     return event
 
 
-def _verdict(found: Curvature, watched: Watched, x: Tensor) -> tuple[str, str]:
-    flat, (kind, reason) = watched.sentence(found, x), judge(found)
-    if flat is not None and (found.direction is None or watched.all_flat(found, x)):
+def _verdict(found: Curvature, flatness: Flatness, x: Tensor) -> tuple[str, str]:
+    flat, (kind, reason) = flatness.sentence(found, x), judge(found)
+    if flat is not None and (found.direction is None or flatness.all_flat(found, x)):
         return "flat", flat
     if kind is Kind.MINIMUM:
         return "none", f"No curvature below {-found.gamma:.3g}."
@@ -95,7 +96,7 @@ def _verdict(found: Curvature, watched: Watched, x: Tensor) -> tuple[str, str]:
 
 
 def _escape(
-    objective: Objective, x: Tensor, found: Curvature, samples: int | None, seed: int, ledger: Ledger
+    objective: BaseObjective, x: Tensor, found: Curvature, samples: int | None, seed: int, ledger: Ledger
 ) -> tuple[str, dict[str, Any]]:
     """Find the length on one fresh sample, try it on others, and take the step if the loss falls."""
     assert found.direction is not None
@@ -124,5 +125,5 @@ def _escape(
     tried = f"a step of length {abs(step):.3g} changes the loss by {mean:.3g} ± {error:.2g}"
     if answer == "failed":
         return "trial failed", fields | {"sentence": f", but {tried}. Not taken."}
-    objective.assign(torch.add(x, v, alpha=step))  # type: ignore[attr-defined]
+    objective.assign(torch.add(x, v, alpha=step))
     return "saddle", fields | {"sentence": f"; {tried}. Taken.", "escaped": True}

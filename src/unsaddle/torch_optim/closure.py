@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from unsaddle import checks, ranks, vectors
-from unsaddle.cost import Ledger
-from unsaddle.objective import SampledFunction, freeze
-from unsaddle.objectives.model.parameters import FlatParameters
+from unsaddle.objective import Oracle
+from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.objectives.model.replay import Replayed
 from unsaddle.objectives.model.rng import RandomState
 
@@ -27,7 +26,7 @@ SAME_VALUE, SAME_NORM = 1e-4, 1e-2
 order are far below, other batches far above."""
 
 
-class ClosureObjective:
+class ClosureObjective(OverParameters):
     """What a closure computes, as a function of the parameters: for one batch, one draw of dropout, one set of buffers.
 
     The first evaluation finds the modules that run, so that their buffers are restored, too. `check` costs one
@@ -57,12 +56,13 @@ class ClosureObjective:
                 f"expected a closure that sets gradients to zero, computes the loss, calls backward and returns the "
                 f"loss, got {type(closure).__name__}"
             )
-        self.flat = flat
-        self.evaluations = 0
+        self.parameters = flat
+        self._oracle = _ClosureOracle(closure, flat)
+
+    @property
+    def evaluations(self) -> int:
         """Calls of the closure; each costs a gradient, whatever was wanted of it."""
-        self._closure, self._start = closure, RandomState.capture({flat.device})
-        self._oracle: Replayed | None = None
-        self._first: tuple[float, float] | None = None
+        return self._oracle.evaluations
 
     def check(self) -> None:
         """Evaluate the closure where the parameters are.
@@ -70,7 +70,27 @@ class ClosureObjective:
         Raises:
             ValueError: it calls no backward, or does not return a finite number.
         """
-        loss, grad = self._evaluate(self.point)
+        self._oracle.check()
+
+    def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
+        """The closure's own batch: there is nothing else to draw."""
+        return self._oracle, 1
+
+
+class _ClosureOracle(Oracle):
+    """A value is a gradient's, since a closure calls backward whether or not it is wanted."""
+
+    adds = True
+    _name = "a closure"
+
+    def __init__(self, closure: Closure, flat: FlatParameters) -> None:
+        self.evaluations = 0
+        self._closure, self._flat, self._start = closure, flat, RandomState.capture({flat.device})
+        self._replayed: Replayed | None = None
+        self._first: tuple[float, float] | None = None
+
+    def check(self) -> None:
+        loss, grad = self._evaluate(self._flat.remembered())
         self._first = float(loss), vectors.norm(grad)
         if not all(math.isfinite(number) for number in self._first):
             raise ValueError(
@@ -78,29 +98,9 @@ class ClosureObjective:
                 "current parameters: expected finite numbers; there is nothing to probe here"
             )
 
-    @property
-    def point(self) -> Tensor:
-        """The parameters as they are."""
-        return self.flat.remembered()
-
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """The closure's own batch: there is nothing else to draw."""
-        return freeze(self, 1, hessian, ledger)
-
-    def value(self, x: Tensor) -> Tensor:
-        return self.value_and_grad(x)[0]  # A closure calls backward whether or not it is wanted.
-
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         value, grad = self._evaluate(x)
-        if self._first is not None and x.data_ptr() == self.point.data_ptr():
+        if self._first is not None and x.data_ptr() == self._flat.remembered().data_ptr():
             self._check_same(float(value), vectors.norm(grad), *self._first)
             self._first = None
         return value, grad
@@ -109,24 +109,19 @@ class ClosureObjective:
         return self._evaluate(x, u, scale)
 
     def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
-        if u is None or self._oracle is None:
-            return (self.value_and_grad(x) if u is None else self._evaluate(x, u, scale))[1]
+        if u is None or self._replayed is None:
+            return super().grad_at_sum(x, u, scale)
         self.evaluations += 1
-        return self._oracle.grad_at_sum(x, u, scale)
-
-    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        raise ValueError("a closure has gradients only, no Hessian products; use krylov, neon or neon+")
+        return self._replayed.grad_at_sum(x, u, scale)
 
     def _evaluate(self, x: Tensor, u: Tensor | None = None, scale: float = 0.0) -> tuple[Tensor, Tensor]:
         self.evaluations += 1
-        if self._oracle is None:
-            seen: dict[int, nn.Module] = {}
-            with _discovery(seen):
-                oracle = _replayed(self._closure, self.flat, [], self._start)
-                value, grad = oracle.value_and_grad_at_sum(x, u, scale)
-            self._oracle = _replayed(self._closure, self.flat, list(seen.values()), self._start)
-        else:
-            value, grad = self._oracle.value_and_grad_at_sum(x, u, scale)
+        if self._replayed is not None:
+            return self._replayed.value_and_grad_at_sum(x, u, scale)
+        seen: dict[int, nn.Module] = {}
+        with _discovery(seen):
+            value, grad = _replayed(self._closure, self._flat, [], self._start).value_and_grad_at_sum(x, u, scale)
+        self._replayed = _replayed(self._closure, self._flat, list(seen.values()), self._start)
         return value, grad
 
     @staticmethod

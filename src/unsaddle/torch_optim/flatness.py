@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.cost import Ledger
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.objective import Objective, SampledFunction
+from unsaddle.objective import Evaluation
 from unsaddle.objectives.model.parameters import FlatParameters
 
 FLAT_TENSOR = 1e-5
@@ -26,38 +25,23 @@ FLAT_LOSS = 1e-6
 """All is flat if moving x by its own length would change the loss by less than this share of it."""
 
 
-class Watched:
-    """An objective over a model's parameters that remembers the largest gradient of each.
+class Flatness:
+    """The largest gradient of each parameter that a search has seen, and what that says. For `Observed`.
 
     Args:
-        objective: any.
-        flat: its parameters.
+        flat: the parameters.
     """
 
-    def __init__(self, objective: Objective, flat: FlatParameters) -> None:
-        self._objective, self._flat = objective, flat
-        self.num_samples = objective.num_samples
+    def __init__(self, flat: FlatParameters) -> None:
+        self._flat = flat
         self._largest = torch.zeros(len(flat.tensors), dtype=flat.dtype, device=flat.device)
         self._value: Tensor | None = None
 
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """A sample of the objective, watched."""
-        inner = self._objective.sample(size, generator, replacement=replacement, hessian=hessian, ledger=ledger)
-        return _WatchedFunction(inner, self)
-
-    def note(self, value: Tensor | None, grad: Tensor) -> None:
+    def note(self, seen: Evaluation) -> None:
         """Take an evaluation in. The first one with a value is at x."""
-        norms = torch.stack(torch._foreach_norm([piece for _, piece in self._flat.pieces(grad)]))
+        norms = torch.stack(torch._foreach_norm([piece for _, piece in self._flat.pieces(seen.grad)]))
         self._largest = torch.maximum(self._largest, norms)
-        self._value = value if self._value is None else self._value
+        self._value = seen.value if self._value is None else self._value
 
     def all_flat(self, found: Curvature, x: Tensor) -> bool:
         """Whether no parameter changes the loss, as far as gradient and curvature at x tell."""
@@ -87,36 +71,3 @@ class Watched:
             return "No parameter changes the loss: dead or saturated units; re-initialise them."
         share, sentence = self.flat_tensors()
         return sentence if share >= FLAT_SHARE else None
-
-
-class _WatchedFunction(SampledFunction):
-    """A sampled function that shows each of its gradients."""
-
-    def __init__(self, inner: SampledFunction, watcher: Watched) -> None:
-        self._inner, self._watcher = inner, watcher
-        self.size, self.ledger = inner.size, inner.ledger
-
-    def value(self, x: Tensor) -> Tensor:
-        return self._inner.value(x)
-
-    @property
-    def adds(self) -> bool:
-        return self._inner.adds
-
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        value, grad = self._inner.value_and_grad(x)
-        self._watcher.note(value, grad)
-        return value, grad
-
-    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-        value, grad = self._inner.value_and_grad_at_sum(x, u, scale)
-        self._watcher.note(value, grad)
-        return value, grad
-
-    def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float = 1.0) -> Tensor:
-        grad = self._inner.grad_at_sum(x, u, scale)
-        self._watcher.note(None, grad)
-        return grad
-
-    def gradient_error(self, value: float, grad_norm: float) -> float:
-        return self._inner.gradient_error(value, grad_norm)

@@ -12,11 +12,12 @@ import torch
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.result import Status
 from unsaddle.judgement.judge import Kind, judge
+from unsaddle.objective import Observed
 from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim import acts, policy
 from unsaddle.torch_optim.closure import Closure, ClosureObjective
 from unsaddle.torch_optim.events import CANDIDATE, Event
-from unsaddle.torch_optim.flatness import Watched
+from unsaddle.torch_optim.flatness import Flatness
 
 Outcome = Callable[[], Event]
 """What an act leads to; made into an event when all that the act cost is known."""
@@ -70,12 +71,13 @@ class Prober:
         state, rules = self.state, self.rules
         objective.check()
         state.probes += 1
-        x, watched = objective.point, Watched(objective, objective.flat)
-        found = answer(watched, x, rules.question(state.probes, extractor="krylov", max_gradients=policy.EXTRACTION))
+        x, flatness = objective.point, Flatness(objective.parameters)
+        question = rules.question(state.probes, extractor="krylov", max_gradients=policy.EXTRACTION)
+        found = answer(Observed(objective, flatness.note), x, question)
         kind, reason = judge(found)
         seen = found.measurements[-1].curvature if found.measurements else found.lowest
-        flat = watched.sentence(found, x)
-        if flat is not None and (found.direction is None or watched.all_flat(found, x)):
+        flat = flatness.sentence(found, x)
+        if flat is not None and (found.direction is None or flatness.all_flat(found, x)):
             return partial(self._verdict, "flat", flat, curvature=seen)
         if kind is Kind.SADDLE and found.direction is not None:
             policy.begin(state, found.direction, radius=found.radius, gamma=found.gamma, curvature=found.curvature)
@@ -165,7 +167,7 @@ class Prober:
         on = f"on {len(state.changes)} more"
         if answer == "failed":
             return partial(self._verdict, "trial failed", f"{confirmed}, but {tried} {on}. Not taken.")
-        objective.flat.assign(torch.add(x, v, alpha=state.length))
+        objective.assign(torch.add(x, v, alpha=state.length))
         return partial(self._verdict, "saddle", f"{confirmed}; {tried} {on}. Taken.", escaped=True)
 
     def _check_fresh(self, *numbers: float) -> None:

@@ -14,6 +14,7 @@ from unsaddle import vectors
 from unsaddle.curvature.krylov.extractor import NOISE_SHARE
 from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.interop.scipy.problem import CENTRAL, Array, Problem
+from unsaddle.objective import Oracle
 from unsaddle.objectives.deterministic import Deterministic
 
 AT_BOUND = 1e-8
@@ -98,7 +99,7 @@ class FreeFunction(Deterministic):
         start: Array | None = None,
     ) -> None:
         z = x[free] if product is None else np.zeros(int(free.sum()))
-        self.point, self._free = torch.from_numpy(z), free
+        self._point, self._free = torch.from_numpy(z), free
         self._here = _Oracle(problem, x, value, grad, free, product, z)
         super().__init__(self._here, "a function of free variables")
         moved = 0.0 if start is None else float(np.linalg.norm(x[free] - start[free]))
@@ -108,6 +109,10 @@ class FreeFunction(Deterministic):
         self.short_radius = share * self.size if product is None else 1.0
         self.source = "jac" if product is None else "hess"
         self.by_differences = product is None and problem.differences not in (None, "cs")
+
+    @property
+    def point(self) -> Tensor:
+        return self._point
 
     def look_farther(self, gamma: float | None) -> None:
         """Have the next look probe at the cube root of the precision, times max(1, ‖z‖): with one gradient.
@@ -136,7 +141,7 @@ class FreeFunction(Deterministic):
         return self._here.embedded(v)
 
 
-class _Oracle:
+class _Oracle(Oracle):
     def __init__(
         self,
         problem: Problem,
@@ -176,9 +181,6 @@ class _Oracle:
             return np.full_like(x, np.nan)
         there = self._grad if np.array_equal(inner, x) else problem.probe_gradient(inner)
         return there - problem.probe_gradient(mirrored) + self._grad
-
-    def hvp(self, z: Tensor, v: Tensor) -> Tensor:
-        raise ValueError("this function has gradients only; use a method that needs no Hessian products")
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
         """Of differences of values: their rounding."""

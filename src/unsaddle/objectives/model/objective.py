@@ -13,13 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from unsaddle import checks
-from unsaddle.cost import Ledger
-from unsaddle.objective import SampledFunction, freeze
+from unsaddle.objective import Oracle
 from unsaddle.objectives import derivatives
 from unsaddle.objectives.model import data as batches
 from unsaddle.objectives.model import distributed as wrapped
 from unsaddle.objectives.model import hooks
-from unsaddle.objectives.model.parameters import FlatParameters
+from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.objectives.model.rank_data import SharedSource
 from unsaddle.objectives.model.replay import Replayed
 from unsaddle.objectives.model.rng import RandomState
@@ -28,7 +27,7 @@ from unsaddle.ranks import of_parameters, raised_on_all
 NameFilter = Callable[[str], bool] | str | Iterable[str]
 
 
-class ModelObjective:
+class ModelObjective(OverParameters):
     """F(x) = mean over the data of loss(model with parameters x, batch).
 
     Args:
@@ -52,8 +51,8 @@ class ModelObjective:
     rank holds of the vector. `num_samples` and `samples` count rows on all ranks.
 
     Every evaluation runs the model at another point and puts everything back: parameters, `.grad`, buffers, modes,
-    random states. Gradients come from `.backward()` alone. A sample is frozen with its batches, dropout masks and
-    batch statistics.
+    random states. Gradients come from `.backward()` alone. A sample is read once and held, and frozen with its batches,
+    dropout masks and batch statistics; everything is read again at each evaluation, in the order of the data.
 
     >>> from torch.utils.data import TensorDataset
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1, bias=False))
@@ -65,6 +64,8 @@ class ModelObjective:
     >>> f.size, F.point.shape, f.grad(F.point).tolist()
     (2, torch.Size([6]), [0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     """
+
+    second_order = False
 
     def __init__(
         self,
@@ -112,37 +113,11 @@ class ModelObjective:
         """Rows of the data set, or batches of the list; None for a loader without end."""
         return self._source.num_samples
 
-    @property
-    def point(self) -> Tensor:
-        """The parameters as they are, as one vector; to be read or copied, not written to."""
-        return self.parameters.remembered()
-
     def __repr__(self) -> str:
         rows = "data without end" if self.num_samples is None else f"{self.num_samples} samples"
         return f"ModelObjective({type(self._model).__name__}, {self.parameters.dimension} parameters, {rows})"
 
-    def assign(self, x: Tensor) -> None:
-        """Make x the parameters of the model, as after an escape."""
-        self.parameters.assign(checks.point(x))
-
-    def sample(
-        self,
-        size: int | None = None,
-        generator: torch.Generator | None = None,
-        *,
-        replacement: bool = False,
-        hessian: bool = False,
-        ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """F_S with its batches, masks and statistics frozen. Everything, in the order of the data, if `size` is None.
-
-        A sample is read once and held; everything is read again at each evaluation.
-        """
-        if hessian:
-            raise ValueError(
-                "a ModelObjective has gradients only, no Hessian products; use a method that needs no others, such as "
-                "krylov, neon or neon+"
-            )
+    def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
         self._warn_of_hooks()
         seed = self._seed
         if size is None:
@@ -163,7 +138,7 @@ class ModelObjective:
             # torch wants a gradient to lie in memory as its parameter does, and warns where it does not.
             add=(lambda weight: self._run(drawn, True, weight)) if self._adds and self.parameters.contiguous else None,
         )
-        return freeze(oracle, drawn.size, False, ledger)
+        return oracle, drawn.size
 
     def _run(self, drawn: batches.Drawn, backward: bool, factor: float = 1.0) -> Tensor:
         """The mean loss over the batches, one after the other, with `factor` times its gradients added to `.grad`."""
@@ -216,7 +191,7 @@ class ModelObjective:
                 f"gradient hooks of parameters are not run while the model is probed ({'; '.join(found[:3])}{more}), "
                 "since what they make of a gradient is not the gradient of the loss; pass hooks='run' to run them",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
 

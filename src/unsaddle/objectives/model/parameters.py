@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
+from unsaddle.objective import BaseObjective
 from unsaddle.ranks import local
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -174,3 +175,18 @@ class FlatParameters:
             if release:
                 parameter.grad = grad = None
         return g
+
+
+class OverParameters(BaseObjective):
+    """An objective whose x are the parameters of a model."""
+
+    parameters: FlatParameters
+
+    @property
+    def point(self) -> Tensor:
+        """The parameters as they are, as one vector; to be read or copied, not written to."""
+        return self.parameters.remembered()
+
+    def assign(self, x: Tensor) -> None:
+        """Make x the parameters of the model, as after an escape."""
+        self.parameters.assign(checks.point(x))

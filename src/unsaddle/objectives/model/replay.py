@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unsaddle import checks
+from unsaddle.objective import Oracle
 from unsaddle.objectives.model.accumulation import AddedUp
 from unsaddle.objectives.model.distributed import reshard
 from unsaddle.objectives.model.parameters import FlatParameters
@@ -17,7 +18,7 @@ from unsaddle.objectives.model.rng import RandomState
 from unsaddle.ranks import Ranks
 
 
-class Replayed:
+class Replayed(Oracle):
     """Oracle of `run(backward) -> value`, which computes a loss and, if asked to, calls `.backward()` on it.
 
     Each evaluation starts from the same random numbers and the same buffers, so that the same dropout masks and batch
@@ -34,6 +35,9 @@ class Replayed:
             mean over them.
         add: the same as `run`, with gradients multiplied by its argument and added to what is in `.grad`, if it can.
     """
+
+    adds = True
+    _name = "a model"
 
     def __init__(
         self,
@@ -75,10 +79,8 @@ class Replayed:
     def add_grad_at_sum(
         self, out: Tensor, x: Tensor, u: Tensor | None, scale: float, weight: float, afresh: bool
     ) -> None:
-        """Add weight times the gradient to `out`, which may be u, or to zero in the place of `out`."""
         if self._add is None or out.is_inference():  # Autograd may not write to tensors of inference mode.
-            grad = self.grad_at_sum(x, u, scale)
-            (out.zero_() if afresh else out).add_(grad, alpha=weight)
+            super().add_grad_at_sum(out, x, u, scale, weight, afresh)
             return
         with self._at(x, u, scale) as check_unchanged:
             added = AddedUp(self._flat, out.zero_() if afresh else out)
@@ -90,11 +92,6 @@ class Replayed:
                     "expected it to leave .grad alone; take zero_grad() and backward() out of it"
                 )
             self._check_gradient(added.anything)
-
-    def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        raise ValueError(
-            "a model has gradients only, no Hessian products; use a method that needs no others, as krylov"
-        )
 
     def _evaluate(
         self, x: Tensor, u: Tensor | None = None, scale: float = 1.0, *, backward: bool, alone: bool = False
