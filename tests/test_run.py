@@ -14,7 +14,7 @@ from torch import Tensor
 from unsaddle import Ending, FiniteSum, Function, Solution, minimize
 from unsaddle.methods import METHODS
 from unsaddle.objective import SampledFunction
-from unsaddle.run import Budget, Event, Run, RunEnded, State, Trace
+from unsaddle.run import Budget, TraceEvent, Run, RunEnded, Snapshot, Trace
 
 DOUBLE = torch.float64
 
@@ -123,9 +123,9 @@ def test_a_step_that_overshoots_into_infinity_does_not_leave_the_run_there() -> 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_true_answer_of_the_callback_stops_the_run(method: str) -> None:
-    seen: list[State] = []
+    seen: list[Snapshot] = []
 
-    def stop(state: State) -> bool:
+    def stop(state: Snapshot) -> bool:
         seen.append(state)
         return True
 
@@ -137,7 +137,7 @@ def test_a_true_answer_of_the_callback_stops_the_run(method: str) -> None:
 
 
 def test_a_callback_that_returns_nothing_stops_nothing_and_sees_every_event() -> None:
-    seen: list[State] = []
+    seen: list[Snapshot] = []
     solution = minimize(noisy_wells(), torch.zeros(4, dtype=DOUBLE), eps=1e-3, callback=seen.append)
     assert solution.success
     assert [state.event for state in seen] == list(solution.trace)
@@ -227,8 +227,10 @@ def test_the_trace_has_every_event_with_what_was_spent_by_then() -> None:
 
 
 def test_a_trace_can_be_narrowed_and_written_as_rows() -> None:
-    def event(kind: str, samples: int) -> Event:
-        return Event(kind=kind, samples=samples, hessian_samples=0, value_samples=1, seconds=0.5, value=2.0, note="n")
+    def event(kind: str, samples: int) -> TraceEvent:
+        return TraceEvent(
+            kind=kind, samples=samples, hessian_samples=0, value_samples=1, seconds=0.5, value=2.0, note="n"
+        )
 
     trace = Trace([event("check", 1), event("escape", 2), event("check", 3)])
     assert isinstance(trace.of("check"), Trace)

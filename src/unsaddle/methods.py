@@ -48,13 +48,13 @@ FIRST_ORDER = {
 """First-order methods. Each runs alone under this name and promoted as neon-NAME."""
 
 RIVALS: dict[str, Callable[[Run, Options], None]] = {
-    "noisy-sgd": noisy_sgd.minimise,
-    "sgld": sgld.minimise,
-    "pgd": pgd.minimise,
-    "pagd": pagd.minimise,
-    "natasha2": natasha2.minimise,
-    "sncg": sncg.minimise,
-    "svrg-hessian": svrg_hessian.minimise,
+    "noisy-sgd": noisy_sgd.minimize,
+    "sgld": sgld.minimize,
+    "pgd": pgd.minimize,
+    "pagd": pagd.minimize,
+    "natasha2": natasha2.minimize,
+    "sncg": sncg.minimize,
+    "svrg-hessian": svrg_hessian.minimize,
 }
 """What NEON-A is compared with."""
 
@@ -93,7 +93,7 @@ def minimize(
         max_samples: a bound on component gradients, values and Hessian products together. It is exceeded by no more
             than one oracle call.
         seed: of everything random.
-        callback: called at every event with a `State`; a true answer stops the run.
+        callback: called at every event with a `Snapshot`; a true answer stops the run.
         progress: show a progress bar on a terminal; needs rich, of the extra `progress`.
         **method_settings: of the method, such as step_size and batch_size; `escape` and `hessian_lipschitz` of NEON-A.
 

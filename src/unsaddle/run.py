@@ -41,7 +41,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
+class TraceEvent:
     """Something that happened on the way, with what had been spent by then."""
 
     kind: str
@@ -61,7 +61,7 @@ class Event:
     """A status, a sign, a length: what the other fields do not say."""
 
 
-class Trace(tuple[Event, ...]):
+class Trace(tuple[TraceEvent, ...]):
     """Every event of a run, in order."""
 
     __slots__ = ()
@@ -115,17 +115,17 @@ class Solution:
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class Snapshot:
     """What a callback is shown."""
 
     x: Tensor = field(repr=False)
     """The point the run is at; not to be changed or kept."""
-    event: Event
+    event: TraceEvent
     escapes: int
     cost: Cost
 
 
-Callback = Callable[[State], Any]
+Callback = Callable[[Snapshot], Any]
 """Called at every event; a true answer stops the run."""
 
 
@@ -227,7 +227,7 @@ class Run:
         self.gradient_error = self.curvature_error = 0.0
         self.escapes = 0
         self._callback = callback
-        self._events: list[Event] = []
+        self._events: list[TraceEvent] = []
         self._begun = time.perf_counter()
         self._last: _Checked | None = None
         self._best: _Checked | None = None
@@ -255,7 +255,7 @@ class Run:
 
     def record(self, kind: str, **seen: Any) -> None:
         """Write an event down and show it to the callback."""
-        event = Event(
+        event = TraceEvent(
             kind=kind,
             samples=self.ledger.samples,
             hessian_samples=self.ledger.hessian_samples,
@@ -265,7 +265,7 @@ class Run:
         )
         self._events.append(event)
         if self._callback is not None and self._callback(
-            State(x=self.x, event=event, escapes=self.escapes, cost=self.ledger.cost)
+            Snapshot(x=self.x, event=event, escapes=self.escapes, cost=self.ledger.cost)
         ):
             raise RunEnded(Ending.STOPPED)
 

@@ -44,7 +44,7 @@ def solve(
     module = importlib.import_module(f"unsaddle.baselines.{method}") if isinstance(method, str) else method
     run = Run(objective, x0, method=module.__name__, eps=eps, max_samples=max_samples, seed=seed, callback=callback)
     with run.until_ended():
-        module.minimise(run, options(eps, gamma, theory, **settings))
+        module.minimize(run, options(eps, gamma, theory, **settings))
     return run.finish()
 
 

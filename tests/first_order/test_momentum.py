@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.first_order.sums import DOUBLE, Witness, bowls, diagonal, random
 from unsaddle.cost import Cost
-from unsaddle.first_order.anchor import look
+from unsaddle.first_order.anchor import anchor_at
 from unsaddle.first_order.method import Local
 from unsaddle.first_order.momentum import Momentum, MomentumSettings, sm
 
@@ -133,7 +133,7 @@ def test_the_first_step_of_a_round_follows_l1(momentum: float, effective: float)
 def test_a_round_costs_twenty_batches_and_the_values_of_the_look() -> None:
     sums = Witness(bowls())
     method = Momentum(momentum=0.9, s=1.0, batch_size=5)
-    seen = look(sums, X0, 40, random())
+    seen = anchor_at(sums, X0, 40, random())
     before = sums.cost
     method.advance(sums, X0, seen, known(2.0, 200), random())
     assert sums.cost - before == Cost(gradients=20, samples=100, values=8, value_samples=40)
@@ -159,11 +159,11 @@ def test_the_velocity_is_kept_from_round_to_round_until_it_is_forgotten() -> Non
 def test_l1_falls_slowly_while_the_value_does_and_rises_when_it_rises() -> None:
     bowl = diagonal(1.0, 1.0, 1.0)
     local = known(2.0, 1)
-    Momentum(momentum=0.0, s=1.0).advance(bowl, X0, look(bowl, X0, None, random()), local, random())
+    Momentum(momentum=0.0, s=1.0).advance(bowl, X0, anchor_at(bowl, X0, None, random()), local, random())
     assert local.smoothness == pytest.approx(0.95 * 2.0)
     # Steps of 2.01 overshoot a little each: (1.01)^20 = 1.2 times as far after a round, which is kept.
     local = known(0.5 / 2.01, 1)
-    y, _ = Momentum(momentum=0.0, s=1.0).advance(bowl, X0, look(bowl, X0, None, random()), local, random())
+    y, _ = Momentum(momentum=0.0, s=1.0).advance(bowl, X0, anchor_at(bowl, X0, None, random()), local, random())
     assert local.smoothness == pytest.approx(1.5 * 0.5 / 2.01)
     torch.testing.assert_close(y, 1.01**20 * X0)
 
@@ -172,7 +172,7 @@ def test_l1_falls_slowly_while_the_value_does_and_rises_when_it_rises() -> None:
 def test_a_round_that_rises_out_of_all_bounds_is_undone_with_its_velocity(smoothness: float) -> None:
     bowl, local = diagonal(1.0, 1.0, 1.0), known(smoothness, 1)
     method = Momentum(momentum=0.9, s=1.0)
-    y, z = method.advance(bowl, X0, look(bowl, X0, None, random()), local, random())
+    y, z = method.advance(bowl, X0, anchor_at(bowl, X0, None, random()), local, random())
     assert y is z is X0
     assert local.smoothness == pytest.approx(1.5 * smoothness)
     local.smoothness = 4.0
@@ -184,11 +184,11 @@ def test_a_round_that_rises_out_of_all_bounds_is_undone_with_its_velocity(smooth
 
 def test_its_batch_grows_with_the_noise_and_with_momentum() -> None:
     noisy = Local(eps=0.1, num_samples=None, smoothness=1.0, variance=3.0, gradient_norm=0.0)
-    assert Momentum(momentum=0.0, s=1.0).look_size(noisy) == 600  # 2V/ε²
-    assert Momentum(momentum=0.9, s=1.0).look_size(noisy) == 1500  # 2·2.5·V/ε²
-    assert Momentum(momentum=0.9, s=1.0, batch_size=7).look_size(noisy) == 7
+    assert Momentum(momentum=0.0, s=1.0).test_size(noisy) == 600  # 2V/ε²
+    assert Momentum(momentum=0.9, s=1.0).test_size(noisy) == 1500  # 2·2.5·V/ε²
+    assert Momentum(momentum=0.9, s=1.0, batch_size=7).test_size(noisy) == 7
     few = Local(eps=0.1, num_samples=100, smoothness=1.0, variance=3.0, gradient_norm=0.0)
-    assert Momentum(momentum=0.0, s=1.0).look_size(few) is None
+    assert Momentum(momentum=0.0, s=1.0).test_size(few) is None
 
 
 def test_a_momentum_of_one_is_refused_before_anything_runs() -> None:

@@ -17,7 +17,7 @@ from unsaddle.curvature.extract import RELATIVE_GAMMA
 from unsaddle.curvature.krylov.lanczos import LanczosSettings, lanczos
 from unsaddle.curvature.power import second_order
 from unsaddle.curvature.result import Status
-from unsaddle.first_order import anchor as looking
+from unsaddle.first_order import anchor as anchors
 from unsaddle.objective import SampledFunction
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
@@ -64,7 +64,7 @@ def smoothness(run: Run, options: Options, x: Tensor | None = None) -> float:
     known = given(options).get("smoothness")
     if known is not None:
         return checks.positive(known, "smoothness", "leave it out to have it measured")
-    measured = looking.smoothness(run.objective, run.x if x is None else x, run.generator)
+    measured = anchors.smoothness(run.objective, run.x if x is None else x, run.generator)
     if not math.isfinite(measured):
         raise RunEnded(Ending.NOT_FINITE if x is None else Ending.DIVERGED)
     return measured if measured > FLAT else 1.0
@@ -94,13 +94,13 @@ def everything(run: Run, *, hessian: bool = False) -> SampledFunction:
     return run.objective.sample(None, hessian=hessian)
 
 
-def variance_look(run: Run, x: Tensor, size: int) -> looking.Look:
+def variance_look(run: Run, x: Tensor, size: int) -> anchors.Anchor:
     """A look at x that also sees the variance of single gradients: on less than everything, where that is possible."""
     n = run.num_samples
-    return looking.look(run.objective, x, size if n is None else max(1, min(size, n - 1)), run.generator)
+    return anchors.anchor_at(run.objective, x, size if n is None else max(1, min(size, n - 1)), run.generator)
 
 
-def batch_for(look: looking.Look, *, eps: float, share: float, at_least: int, num_samples: int | None) -> int:
+def batch_for(look: anchors.Anchor, *, eps: float, share: float, at_least: int, num_samples: int | None) -> int:
     """b = share·V/max(ε², ĝ²/4), ĝ the gradient norm without what sampling adds; everything if that is half of it."""
     if math.isnan(look.variance):
         return num_samples or at_least
@@ -109,16 +109,16 @@ def batch_for(look: looking.Look, *, eps: float, share: float, at_least: int, nu
     return num_samples if num_samples is not None and 2 * size > num_samples else size
 
 
-def measured_look(run: Run, x: Tensor, eps: float, size: int | None) -> looking.Look:
+def measured_look(run: Run, x: Tensor, eps: float, size: int | None) -> anchors.Anchor:
     """∇F_S(x) on `size` samples; without that, a first batch of 64 says how many ε, V and the gradient ask for.
 
     |S| = max(64, 4V/max(ε², ĝ²/4)): near a stationary point sampling adds at most ε²/4 to the squared norm.
     """
     if size is not None or run.num_samples == 1:
-        return looking.look(run.objective, x, size, run.generator)
+        return anchors.anchor_at(run.objective, x, size, run.generator)
     seen = variance_look(run, x, SMALLEST_LOOK)
     wanted = batch_for(seen, eps=eps, share=4.0, at_least=SMALLEST_LOOK, num_samples=run.num_samples)
-    return seen if wanted <= seen.samples else looking.look(run.objective, x, wanted, run.generator)
+    return seen if wanted <= seen.samples else anchors.anchor_at(run.objective, x, wanted, run.generator)
 
 
 # --- The guard ------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Watch:
         """By how much two values may differ for no reason: sixteen roundings of the largest that was seen."""
         return 16.0 * torch.finfo(dtype).eps * self._largest
 
-    def lowered(self, value: float, seen: looking.Look, step_size: float) -> bool:
+    def lowered(self, value: float, seen: anchors.Anchor, step_size: float) -> bool:
         """Whether F_S fell to `value` from where it was looked at, by some share of η‖∇F_S‖², up to rounding.
 
         Merely not rising is not enough: at η = 2/L1 a step goes to and fro. False for NaN.
@@ -157,7 +157,7 @@ class Watch:
 
 def final_look(run: Run, x: Tensor, size: int) -> None:
     """Report what there is to be seen at the output; the method itself never checks."""
-    seen = looking.look(run.objective, x, max(size, 2), run.generator)
+    seen = anchors.anchor_at(run.objective, x, max(size, 2), run.generator)
     if not seen.is_finite:
         raise RunEnded(Ending.DIVERGED)
     run.checked(x, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))

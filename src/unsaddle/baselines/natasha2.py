@@ -14,7 +14,7 @@ from unsaddle.curvature import oja as oja_method
 from unsaddle.curvature.power import second_order
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Look
+from unsaddle.first_order.anchor import Anchor
 from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
 from unsaddle.options import Options, settings_from
 from unsaddle.run import Ending, Run, RunEnded
@@ -178,7 +178,7 @@ def penalty_gradient(x: Tensor, centre: Tensor, radius: float, smoothness: float
     return out.mul_(2.0 * smoothness * (distance - radius) / distance)
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a second-order stationary point online: Oja where the curvature may be negative, else Natasha 1.5.
 
         v = Oja(y_k)
@@ -204,7 +204,7 @@ def minimise(run: Run, options: Options) -> None:
     L2 = settings.hessian_lipschitz
     radius = math.inf if L2 is None else gamma / L2
     y, epochs, watch, pairs = run.x, 0, common.Watch(run), []
-    seen: Look | None = None
+    seen: Anchor | None = None
     while True:
         if seen is None:
             seen = common.measured_look(run, y, options.eps, settings.anchor_size)
@@ -251,7 +251,7 @@ def minimise(run: Run, options: Options) -> None:
             _return_output(run, pairs[_below(len(pairs), run)], settings, radius, B)
 
 
-def _escaped(run: Run, seen: Look, y: Tensor, found: Candidate, radius: float) -> Tensor:
+def _escaped(run: Run, seen: Anchor, y: Tensor, found: Candidate, radius: float) -> Tensor:
     """The step along negative curvature."""
     v = found.vector
     assert v is not None

@@ -81,8 +81,8 @@ def practical_settings(run: Run, options: Options) -> NoisySgdSettings:
     return settings_from(NoisySgdSettings, known, **defaults)
 
 
-def _batch_size(run: Run, x: torch.Tensor, options: Options, look_size: int) -> int:
-    seen = common.variance_look(run, x, look_size)
+def _batch_size(run: Run, x: torch.Tensor, options: Options, test_size: int) -> int:
+    seen = common.variance_look(run, x, test_size)
     if not seen.is_finite:
         raise RunEnded(Ending.DIVERGED if run.ledger.gradients > 100 else Ending.NOT_FINITE)
     return common.batch_for(seen, eps=options.eps, share=2.0, at_least=SMALLEST_BATCH, num_samples=run.num_samples)
@@ -112,7 +112,7 @@ class Drift:
             self.step_size = min(self.step_size, STEP_SHARE / L1)
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a local minimum of a function whose saddles are strict, by noise alone.
 
         x ← x − η(∇f(x; ξ) + n),   n uniform on the unit sphere,   at every step

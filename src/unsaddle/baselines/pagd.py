@@ -157,7 +157,7 @@ def exploit(value: Callable[[Tensor], float], x: Tensor, value_x: float, v: Tens
     return trials[values.index(best)] if best < value_x else x
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a second-order stationary point of F with accelerated full gradients.
 
         if ‖∇F(x)‖ ≤ ε and there was no perturbation in the last 𝒯 steps:  x ← x + ξ,  ξ uniform in the ball of radius r

@@ -109,7 +109,7 @@ def practical_settings(run: Run, options: Options, value0: float) -> PgdSettings
     )
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a second-order stationary point of F with full gradients.
 
         if ‖∇F(x)‖ ≤ g_th and the last perturbation is more than t_th steps ago:

@@ -173,7 +173,7 @@ def accepted(x: Tensor, y: Tensor, centre: Tensor, settings: SgldSettings) -> bo
     return step_squared <= settings.acceptance_radius**2 and out_squared <= settings.domain_radius**2
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a local minimum by a random walk that hits one, and say which of its points was the lowest.
 
         y = x − ηg(x) + √(2η/ξ)·w,   w ~ N(0, I)

@@ -11,7 +11,7 @@ from torch import Tensor
 from unsaddle import checks, vectors
 from unsaddle.baselines import common
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Look
+from unsaddle.first_order.anchor import Anchor
 from unsaddle.options import Options, settings_from
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
@@ -113,7 +113,7 @@ def prefers_curvature(curvature: float, norm: float, *, smoothness: float, hessi
     return 2.0 * max(0.0, -curvature) ** 3 / (3.0 * hessian_lipschitz**2) > norm**2 / (2.0 * smoothness)
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a second-order stationary point: at every step, whichever of gradient and negative curvature gains more.
 
         g = ∇F_S1(x);   v with vᵀHv ≤ λ_min(H) + γ/2,  H = ∇²F_S2(x),  by Lanczos
@@ -183,7 +183,7 @@ class _Curvature:
         self._run, self._options, self._settings = run, options, settings
         self._size = settings.hessian_batch
 
-    def lowest(self, x: Tensor, seen: Look, smoothness: float, gamma: float) -> tuple[float, Tensor, bool]:
+    def lowest(self, x: Tensor, seen: Anchor, smoothness: float, gamma: float) -> tuple[float, Tensor, bool]:
         """vᵀHv, v, and whether "nothing below −γ" may be concluded from it."""
         run, n = self._run, self._run.num_samples
         while True:

@@ -11,7 +11,7 @@ from torch import Tensor
 from unsaddle import checks, vectors
 from unsaddle.baselines import common
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import look
+from unsaddle.first_order.anchor import anchor_at
 from unsaddle.options import Options, settings_from
 from unsaddle.run import Ending, Run, RunEnded
 
@@ -117,7 +117,7 @@ def svrg_epoch(
     return y, x
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a second-order stationary point of a finite sum: SVRG for the gradient, Lanczos for the curvature.
 
         for t = 1 … T:   (y, z) = SVRG(x);   u = y with probability q, else z
@@ -141,7 +141,7 @@ def minimise(run: Run, options: Options) -> None:
     assert n is not None
     settings = theory_settings(n, options) if options.theory else practical_settings(n, run, options)
     run.gamma, eta = settings.gamma, settings.step_size
-    seen = look(run.objective, run.x, None, run.generator)
+    seen = anchor_at(run.objective, run.x, None, run.generator)
     watch, epochs, rounds = common.Watch(run), 0, 0
     watch.seen(seen.x, seen.value)
     while True:
@@ -153,7 +153,7 @@ def minimise(run: Run, options: Options) -> None:
             epochs += 1
             last = not options.theory or epochs >= settings.epochs
             random = last and float(torch.rand((), generator=run.generator)) < settings.random_share
-            after = look(run.objective, y if random else z, None, run.generator)
+            after = anchor_at(run.objective, y if random else z, None, run.generator)
             if not options.theory and not watch.lowered(after.value, seen, eta):
                 eta /= 2.0  # An L1 measured at x0 is too small here.
                 if eta < 1e-12 * settings.step_size:
@@ -191,4 +191,4 @@ def minimise(run: Run, options: Options) -> None:
             run.record("escape", value=found[1], curvature=q, note=f"length {vectors.norm(found[0] - seen.x):.3g}")
         if settings.rounds is not None and rounds >= settings.rounds:
             raise RunEnded(Ending.OUTPUT)
-        seen = seen if found is None else look(run.objective, found[0], None, run.generator)
+        seen = seen if found is None else anchor_at(run.objective, found[0], None, run.generator)

@@ -25,7 +25,7 @@ SMOOTHNESS_SAMPLES, SMOOTHNESS_STEPS = 256, 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class Anchor:
     """∇F_S(x) on fresh samples, and S itself."""
 
     x: Tensor = field(repr=False)
@@ -73,14 +73,14 @@ class Look:
         return sum(f.size * float(f.value(x)) for f in self.functions) / self.samples
 
 
-def look(objective: Objective, x: Tensor, size: int | None, generator: torch.Generator) -> Look:
+def anchor_at(objective: Objective, x: Tensor, size: int | None, generator: torch.Generator) -> Anchor:
     """Look at x on `size` fresh samples, in `CHUNKS` batches; on everything if that is all there is, or None.
 
     Two at least, or there would be no V: the mean g of batches of m_1, m_2, … samples has Σ m_k‖g_k − g‖² = (K − 1)·V
     in expectation, whatever the m_k.
 
     >>> from unsaddle import Function
-    >>> seen = look(Function(lambda x: x @ x / 2), torch.ones(2), None, torch.Generator())
+    >>> seen = anchor_at(Function(lambda x: x @ x / 2), torch.ones(2), None, torch.Generator())
     >>> seen.value, seen.norm == 2**0.5, seen.everything
     (1.0, True, True)
     """
@@ -88,7 +88,7 @@ def look(objective: Objective, x: Tensor, size: int | None, generator: torch.Gen
     if size is None or (n is not None and size >= n):
         f = objective.sample()
         value, grad = f.value_and_grad(x)
-        return Look(
+        return Anchor(
             x=x,
             functions=(f,),
             gradient=grad.clone(),
@@ -110,7 +110,7 @@ def look(objective: Objective, x: Tensor, size: int | None, generator: torch.Gen
         mean.add_(off, alpha=f.size / samples)
         squares += vectors.norm(off) ** 2 * f.size * before / samples
         total += f.size * float(value)
-    return Look(
+    return Anchor(
         x=x,
         functions=functions,
         gradient=mean,

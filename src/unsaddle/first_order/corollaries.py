@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.anchor import look
+from unsaddle.first_order.anchor import anchor_at
 from unsaddle.first_order.method import FirstOrderMethod, PlainMethod
 from unsaddle.first_order.momentum import MomentumSettings, sm
 from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
@@ -117,7 +117,7 @@ def _scsg(options: Options, known: Known, n: int | None, settings: Mapping[str, 
             population=n,
         )
         step = corollaries.scsg_step_size(anchor_size=size, batch_size=given.batch_size, smoothness=known.smoothness)
-        seen = look(objective, x, size, generator)
+        seen = anchor_at(objective, x, size, generator)
         last, _ = scsg_epoch(objective, seen, batch_size=given.batch_size, step_size=step, generator=generator)
         return last, last
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.anchor import Look
+from unsaddle.first_order.anchor import Anchor
 from unsaddle.objective import Objective
 
 Plain = Callable[[Objective, Tensor, torch.Generator], tuple[Tensor, Tensor]]
@@ -49,11 +49,11 @@ class FirstOrderMethod(Protocol):
     samples as an anchor; and `local`, whose L1 it may raise when it sees that it is too small.
     """
 
-    def look_size(self, local: Local) -> int | None:
+    def test_size(self, local: Local) -> int | None:
         """|S| of the first-order test; None for everything."""
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """(y, z): the point to be tested next, and the one to go on from if it fails. Often they are the same."""
 
@@ -65,7 +65,7 @@ SUCCESS, FAILURE = 0.9, 2.0
 """What L1 is multiplied by when an epoch lowered F_S, and when it did not. Secants keep it from falling too low."""
 
 
-def guarded(seen: Look, x: Tensor, local: Local, secant: float = 0.0) -> Tensor:
+def guarded(seen: Anchor, x: Tensor, local: Local, secant: float = 0.0) -> Tensor:
     """x, if F_S is no higher there than where it was looked at; else that point, with L1 doubled. One value on S.
 
     Up to rounding: near a minimum it is all that is left of the difference, and would undo every other epoch.
@@ -81,11 +81,11 @@ class PlainMethod:
 
     run: Plain
 
-    def look_size(self, local: Local) -> int | None:
+    def test_size(self, local: Local) -> int | None:
         return local.samples_for(4.0, at_least=64)
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         answer = self.run(objective, x.clone(), generator)
         if not (isinstance(answer, tuple) and len(answer) == 2):

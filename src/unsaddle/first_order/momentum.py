@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
-from unsaddle.first_order.anchor import Look
+from unsaddle.first_order.anchor import Anchor
 from unsaddle.first_order.method import Local
 from unsaddle.objective import Objective
 
@@ -122,7 +122,7 @@ class Momentum:
     def _gain(self) -> float:
         return 2.5 if self.momentum > 0.0 else 1.0
 
-    def look_size(self, local: Local) -> int | None:
+    def test_size(self, local: Local) -> int | None:
         size = self._batch(local)
         return None if local.num_samples is not None and size >= local.num_samples else size
 
@@ -133,7 +133,7 @@ class Momentum:
         return local.num_samples or 1 if size is None else size
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         effective = 0.5 * self._gain / local.smoothness if self.step_size is None else self.step_size
         settings = MomentumSettings(
@@ -150,7 +150,7 @@ class Momentum:
             return x, x
         return done.last, done.last
 
-    def _kept(self, x: Tensor, seen: Look, local: Local) -> bool:
+    def _kept(self, x: Tensor, seen: Anchor, local: Local) -> bool:
         value = seen.value_at(x)
         if value <= seen.value + seen.rounding:
             local.smoothness *= 0.95

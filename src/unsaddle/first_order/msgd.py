@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.anchor import Look, look
+from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.first_order.method import FAILURE, SUCCESS, Local
 from unsaddle.objective import Objective
 
@@ -25,13 +25,13 @@ class Msgd:
     step_size: float | None = None
     batch_size: int | None = None
 
-    def look_size(self, local: Local) -> int | None:
+    def test_size(self, local: Local) -> int | None:
         return local.samples_for(2.0, at_least=16) if self.batch_size is None else self.batch_size
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        seen = look(objective, x, self.look_size(local), generator) if seen is None else seen
+        seen = anchor_at(objective, x, self.test_size(local), generator) if seen is None else seen
         if self.step_size is not None:
             z = torch.sub(seen.x, seen.gradient, alpha=self.step_size)
             return z, z

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.anchor import Look, look
+from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.first_order.method import Local, guarded
 from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
 from unsaddle.objective import Objective
@@ -30,13 +30,13 @@ class Natasha:
     anchor_size: int | None = None
     sigma: float | None = None
 
-    def look_size(self, local: Local) -> int | None:
+    def test_size(self, local: Local) -> int | None:
         return local.samples_for(4.0, at_least=64) if self.anchor_size is None else self.anchor_size
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        seen = look(objective, x, self.look_size(local), generator) if seen is None else seen
+        seen = anchor_at(objective, x, self.test_size(local), generator) if seen is None else seen
         b = math.ceil(0.2 * seen.samples ** (2.0 / 3.0)) if self.batch_size is None else self.batch_size
         sigma = 0.1 * local.smoothness if self.sigma is None else self.sigma
         settings = Natasha15Settings(

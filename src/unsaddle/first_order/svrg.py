@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.anchor import Look, look
+from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.first_order.method import Local, guarded
 from unsaddle.first_order.variance_reduced import InnerLoop, descend
 from unsaddle.objective import Objective
@@ -28,13 +28,13 @@ class Svrg:
     step_size: float | None = None
     num_steps: int | None = None
 
-    def look_size(self, local: Local) -> int | None:
+    def test_size(self, local: Local) -> int | None:
         return None
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        seen = look(objective, x, None, generator) if seen is None else seen
+        seen = anchor_at(objective, x, None, generator) if seen is None else seen
         b = math.ceil(0.2 * seen.samples ** (2.0 / 3.0)) if self.batch_size is None else self.batch_size
         loop = InnerLoop(
             batch_size=b,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from unsaddle.first_order.anchor import Look
+from unsaddle.first_order.anchor import Anchor
 from unsaddle.first_order.method import FirstOrderMethod, Local
 from unsaddle.run import Run
 
@@ -37,16 +37,16 @@ class Plan(Protocol):
     def begin(self, run: Run, x: Tensor, local: Local) -> None:
         """Learn what has to be known about F at x, where the run starts or has jumped to."""
 
-    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Look:
+    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
         """A fresh look at y."""
 
-    def is_small(self, seen: Look) -> bool:
+    def is_small(self, seen: Anchor) -> bool:
         """The first-order test."""
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
         """Look for negative curvature at y, on fresh samples."""
 
-    def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
+    def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         """The step along ± the direction; None if neither way goes down."""
 
     def recover(self, run: Run, local: Local) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 from unsaddle.curvature.extract import RELATIVE_GAMMA, find
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Look, look, smoothness
+from unsaddle.first_order.anchor import Anchor, anchor_at, smoothness
 from unsaddle.first_order.method import FirstOrderMethod, Local
 from unsaddle.framework.plan import Evidence
 from unsaddle.measure import batches
@@ -72,7 +72,7 @@ class PracticalPlan:
         n = run.num_samples
         self._recoveries = 0
         size = None if n is not None and n <= 2 * FIRST_SAMPLES else FIRST_SAMPLES
-        first = look(run.objective, x, size, run.generator)
+        first = anchor_at(run.objective, x, size, run.generator)
         local.variance = 0.0 if first.everything else first.variance
         local.gradient_norm = first.norm
         finite = first.is_finite and math.isfinite(local.variance)
@@ -85,8 +85,8 @@ class PracticalPlan:
         # Where the Hessian vanishes, any step will do to begin with; the guards of the methods see to the rest.
         local.smoothness = measured if measured > 0.0 else max(1.0, first.norm)
 
-    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Look:
-        seen = look(run.objective, y, method.look_size(local), run.generator)
+    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
+        seen = anchor_at(run.objective, y, method.test_size(local), run.generator)
         self._learn(seen, local)
         undecided = not seen.everything and not seen.passes(run.eps) and seen.may_pass(run.eps)
         if not undecided:
@@ -99,18 +99,18 @@ class PracticalPlan:
         )
         if size is not None and size <= seen.samples:
             return seen
-        seen = look(run.objective, y, size, run.generator)
+        seen = anchor_at(run.objective, y, size, run.generator)
         self._learn(seen, local)
         self._failed_tests = 0 if seen.passes(run.eps) else self._failed_tests + 1
         self._rounds_to_wait = 2**self._failed_tests - 1
         return seen
 
-    def _learn(self, seen: Look, local: Local) -> None:
+    def _learn(self, seen: Anchor, local: Local) -> None:
         local.gradient_norm = math.sqrt(max(0.0, seen.norm**2 - seen.squared_error))
         if not seen.everything and math.isfinite(seen.variance):
             local.variance = seen.variance
 
-    def is_small(self, seen: Look) -> bool:
+    def is_small(self, seen: Anchor) -> bool:
         return seen.passes(self.options.eps)
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
@@ -169,7 +169,7 @@ class PracticalPlan:
         enough = slack <= found.gamma / share - found.gamma
         return Evidence(decided=enough, curvature=found.lowest, error=slack, **known)
 
-    def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
+    def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         assert found.direction is not None
         v, q = found.direction, -found.curvature
         if self.escape_by == "line search":

@@ -12,7 +12,7 @@ from torch import Tensor
 from unsaddle.curvature.extract import find
 from unsaddle.curvature.result import Status
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Look, look
+from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.first_order.method import FirstOrderMethod, Local
 from unsaddle.framework.plan import Evidence
 from unsaddle.options import Options
@@ -59,7 +59,7 @@ class TheoryPlan:
     def begin(self, run: Run, x: Tensor, local: Local) -> None:
         local.smoothness, local.variance = self.constants.smoothness, self.constants.variance
 
-    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Look:
+    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
         size = None
         if self.constants.sub_gaussian > 0.0:
             size = extraction.gradient_sample_size(
@@ -67,11 +67,11 @@ class TheoryPlan:
             )
         elif run.num_samples is None:
             raise ValueError("settings='theory' on a stream needs sub_gaussian, the scale of its gradients' noise")
-        seen = look(run.objective, y, size, run.generator)
+        seen = anchor_at(run.objective, y, size, run.generator)
         local.gradient_norm = seen.norm
         return seen
 
-    def is_small(self, seen: Look) -> bool:
+    def is_small(self, seen: Anchor) -> bool:
         return seen.norm <= self.options.eps
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
@@ -112,7 +112,7 @@ class TheoryPlan:
             note=f"{found.method}: {found.status.name}",
         )
 
-    def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
+    def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         assert found.direction is not None
         ell = extraction.sampled_log_factor(
             dimension=y.numel(),
