@@ -14,7 +14,7 @@ from torch import Tensor
 from unsaddle import Ending, FiniteSum, Function, Solution, minimize
 from unsaddle.methods import METHODS
 from unsaddle.objective import SampledFunction
-from unsaddle.run import Budget, TraceEvent, Run, RunEnded, Snapshot, Trace
+from unsaddle.run import Budget, Run, RunEnded, Snapshot, Trace, TraceEvent
 
 DOUBLE = torch.float64
 

@@ -35,13 +35,13 @@ def point(x: Any, name: str = "x") -> Tensor:
     return x.detach().contiguous()
 
 
-def point_of(objective: Any, x: Any) -> Tensor:
+def point_of(objective: Any, x: Any, name: str = "x") -> Tensor:
     """x, or the objective's own `point` where x was left out."""
     if x is None:
         x = getattr(objective, "point", None)
         if x is None:
-            raise ValueError("x was left out, but this objective has no point of its own; pass x")
-    return point(x)
+            raise ValueError(f"{name} was left out, but this objective has no point of its own; pass {name}")
+    return point(x, name)
 
 
 def vector_like(v: Any, x: Tensor, name: str) -> Tensor:

@@ -1,8 +1,8 @@
 """One run of a method, whichever it is: its budget, its trace, its callback, and how it ends.
 
 Methods own their updates. Counting, stopping and telling are written here once: a method draws from `run.objective`,
-whose every evaluation is counted, and reports what it did with `run.record`. A run ends by an exception of this file
-or by Ctrl-C, and `run.finish` makes a `Solution` of either.
+whose every evaluation is counted, and says what it did with `moved`, `checked`, `extracted` and `escaped`. A run ends
+by an exception of this file or by Ctrl-C, and `run.finish` makes a `Solution` of either.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from torch import Tensor
 
 from unsaddle.cost import Cost, Ledger
 from unsaddle.objective import Objective, SampledFunction
+
+REPORT_EVERY = 50
+"""Steps between two events of a method whose steps are cheap."""
 
 
 class Ending(Enum):
@@ -244,7 +247,7 @@ class Run:
         self.x, self.value = x, value
 
     def checked(self, x: Tensor, *, value: float, gradient_norm: float, gradient_error: float, note: str = "") -> None:
-        """A fresh look at x was taken."""
+        """The gradient at x was seen on fresh samples."""
         self.moved(x, value)
         self.gradient_norm, self.gradient_error = gradient_norm, gradient_error
         if math.isfinite(value):
@@ -252,6 +255,18 @@ class Run:
             if self._best is None or value < self._best.value:
                 self._best = self._last
         self.record("check", value=value, gradient_norm=gradient_norm, note=note)
+
+    def extracted(self, *, curvature: float, error: float = 0.0, gamma: float | None = None, note: str = "") -> None:
+        """Negative curvature was looked for at x: the lowest seen, and how far sampling may hide a lower one."""
+        self.gamma = self.gamma if gamma is None else gamma
+        self.curvature, self.curvature_error = curvature, error
+        self.record("extraction", value=self.value, gradient_norm=self.gradient_norm, curvature=curvature, note=note)
+
+    def escaped(self, x: Tensor, *, value: float = math.nan, curvature: float = math.nan, note: str = "") -> None:
+        """The run has left a saddle for x, where the callback sees it."""
+        self.escapes += 1
+        self.moved(x, value)
+        self.record("escape", value=value, curvature=curvature, note=note)
 
     def record(self, kind: str, **seen: Any) -> None:
         """Write an event down and show it to the callback."""

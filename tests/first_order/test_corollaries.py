@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from unsaddle.first_order.corollaries import THEORY_METHODS
 
 from tests.first_order.sums import DOUBLE, Witness, bowls, random
 from unsaddle import Stream
 from unsaddle.cost import Cost
-from unsaddle.first_order.corollaries import THEORY_METHODS
 from unsaddle.first_order.method import Local
 from unsaddle.framework.theory_plan import ProblemConstants
 from unsaddle.options import Options

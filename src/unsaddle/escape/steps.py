@@ -70,7 +70,9 @@ GUESS, QUARTERINGS = 1e-2, 10
 """The first length of a search that knows no better, as a share of max(1, ‖x‖), and how often it is quartered."""
 
 
-def by_guessed_lengths(value: Callable[[Tensor], Any], x: Tensor, v: Tensor, here: float) -> tuple[Tensor, float] | None:
+def by_guessed_lengths(
+    value: Callable[[Tensor], Any], x: Tensor, v: Tensor, here: float
+) -> tuple[Tensor, float] | None:
     """The best of x ± sv from a guessed length s, and its value: quartered until one sign is lower, then doubled while
     that helps. None where no s is lower.
 

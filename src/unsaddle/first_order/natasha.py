@@ -9,15 +9,44 @@ import torch
 from torch import Tensor
 
 from unsaddle.first_order.anchor import Anchor, anchor_at
-from unsaddle.first_order.method import Local, guarded
+from unsaddle.first_order.method import FirstOrderMethod, Local, Plain, guarded
 from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
+from unsaddle.first_order.premises import Premises
 from unsaddle.objective import Objective
+from unsaddle.options import check_settings
+from unsaddle.theory import framework
 
 SUB_EPOCHS = 2
 
 
-@dataclass
-class Natasha:
+def allen_zhu(premises: Premises, *, batch_size: int = 1, sigma: float | None = None) -> Plain:
+    """y a random centre and z the last one of an epoch of Natasha1.5, with the constants of Allen-Zhu's theorem."""
+    known, n, eps = premises.constants, premises.num_samples, premises.eps
+    scales = {"eps": eps, "smoothness": known.smoothness, "variance": known.variance}
+    sigma = framework.natasha_convexity(sigma=sigma or premises.gamma, **scales)
+    size = premises.at_most(framework.natasha_anchor_size(eps=eps, variance=known.variance))
+    sub_epochs = framework.natasha_num_sub_epochs(sigma=sigma, **scales)
+    steps = framework.natasha_num_steps(anchor_size=(n or 1) if size is None else size, num_sub_epochs=sub_epochs)
+    steps = max(2, steps)  # With one step, a random one of x_0 … x_{m−1} is x_0: it would never move.
+    epoch = Natasha15Settings(
+        step_size=framework.natasha_step_size(sigma=sigma, num_steps=steps),
+        sigma=sigma,
+        sub_epochs=sub_epochs,
+        steps=steps,
+        batch_size=batch_size,
+        centre="random",
+    )
+
+    def run(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        mean = objective.sample(size, generator).grad(x).clone()
+        last, centres = natasha15_epoch(objective, x, mean, epoch, generator)
+        return centres[int(torch.randint(len(centres), (), generator=generator, device=generator.device))], last
+
+    return run
+
+
+@dataclass(kw_only=True)
+class Natasha(FirstOrderMethod):
     """Natasha1.5 with measured constants: SCSG's anchor and batch, p = 2 sub-epochs, σ = 0.1·L1.
 
         α = 0.5/(L1 + 2σ),   m = |S1|/(b·p)
@@ -29,6 +58,12 @@ class Natasha:
     step_size: float | None = None
     anchor_size: int | None = None
     sigma: float | None = None
+
+    theory = staticmethod(allen_zhu)
+
+    def __post_init__(self) -> None:
+        positive, counts = ("step_size", "sigma"), ("batch_size", "anchor_size")
+        check_settings(self, positive=positive, counts=counts, hint="leave it out to have it follow L1")
 
     def test_size(self, local: Local) -> int | None:
         return local.samples_for(4.0, at_least=64) if self.anchor_size is None else self.anchor_size
@@ -49,6 +84,3 @@ class Natasha:
         x, _ = natasha15_epoch(objective, seen.x, seen.gradient, settings, generator)
         x = guarded(seen, x, local) if self.step_size is None else x
         return x, x
-
-    def forget(self) -> None:
-        pass

@@ -38,7 +38,7 @@ class Plan(Protocol):
         """Learn what has to be known about F at x, where the run starts or has jumped to."""
 
     def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
-        """A fresh look at y."""
+        """∇F_S(y) on fresh samples."""
 
     def is_small(self, seen: Anchor) -> bool:
         """The first-order test."""

@@ -14,24 +14,11 @@ from unsaddle.curvature.result import Status
 from unsaddle.escape import steps as escape
 from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.first_order.method import FirstOrderMethod, Local
+from unsaddle.first_order.premises import ProblemConstants
 from unsaddle.framework.plan import Evidence
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProblemConstants:
-    """What the theorems take as known."""
-
-    smoothness: float
-    """L1."""
-    hessian_lipschitz: float
-    """L2."""
-    variance: float = 0.0
-    """V."""
-    sub_gaussian: float = 0.0
-    """G."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,41 @@
+"""Constants that the rivals' papers assume to be known: given, or measured."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from unsaddle import checks
+from unsaddle.curvature.extract import RELATIVE_GAMMA
+from unsaddle.first_order import anchor
+from unsaddle.options import Options
+from unsaddle.run import Ending, Run, RunEnded
+
+FLAT = 1e-6
+"""A measured L1 below it is that of a zero Hessian, up to rounding, and says nothing about L1 a step further."""
+
+
+def needed(options: Options, *names: str) -> list[float]:
+    """The constants that a theorem presupposes, which nobody but the caller can know."""
+    known = options.method_settings
+    for name in names:
+        if name not in known:
+            raise ValueError(f"settings='theory' needs {name}, got none; pass {name}=..., or use settings='practical'")
+    return [checks.positive(known[name], name) for name in names]
+
+
+def smoothness(run: Run, options: Options, x: Tensor | None = None) -> float:
+    """L1 as given, or as ten Lanczos steps with gradient differences see it; 1 where the Hessian is zero there."""
+    known = options.method_settings.get("smoothness")
+    if known is not None:
+        return checks.positive(known, "smoothness", "leave it out to have it measured")
+    measured = anchor.smoothness(run.objective, run.x if x is None else x, run.generator)
+    if not math.isfinite(measured):
+        raise RunEnded(Ending.NOT_FINITE if x is None else Ending.DIVERGED)
+    return measured if measured > FLAT else 1.0
+
+
+def curvature_sought(options: Options, smoothness: float) -> float:
+    """γ as given, or a hundredth of L1."""
+    return RELATIVE_GAMMA * smoothness if options.gamma is None else options.gamma
