@@ -55,7 +55,7 @@ def test_with_an_anchor_of_everything_it_is_svrg_of_a_random_length() -> None:
     for seed in range(5):
         sums = Witness(bowls(n=60))
         seen = anchor_at(sums, X0, None, random())
-        last, _ = scsg_epoch(sums, seen, batch_size=1, step_size=0.1, generator=random(seed))
+        last = scsg_epoch(sums, seen, batch_size=1, step_size=0.1, generator=random(seed)).last
         full, inner = sums.answers[0], sums.answers[1:]
         assert len(inner) == 2 * epoch_length(60, 1, random(seed))
         x = X0

@@ -13,10 +13,10 @@ from tests.first_order.sums import DOUBLE, bowls
 from unsaddle import Ending, Function, Stream, minimize
 from unsaddle.curvature.result import Status
 from unsaddle.first_order.method import Local, PlainMethod
+from unsaddle.first_order.premises import ProblemConstants
 from unsaddle.framework import TheoryPlan
 from unsaddle.framework import theory_plan as framework_theory
 from unsaddle.framework.plan import Evidence
-from unsaddle.framework.theory_plan import ProblemConstants
 from unsaddle.options import Options
 from unsaddle.run import Run
 from unsaddle.theory import extraction
