@@ -359,7 +359,7 @@ def test_an_objective_with_a_point_of_its_own_needs_no_start_and_is_not_written_
     model = torch.nn.Linear(3, 1, dtype=DOUBLE)
     features = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
     targets = features @ torch.tensor([[1.0], [-2.0], [0.5]], dtype=DOUBLE)
-    objective = ModelObjective(model, lambda m, batch: (m(batch[0]) - batch[1]).square().mean(), (features, targets))
+    objective = ModelObjective(model, lambda m, batch: (m(batch[0]) - batch[1]).square().mean(), [(features, targets)])
     before = [p.detach().clone() for p in model.parameters()]
     solution = minimize(objective, method="neon-msgd", eps=1e-3)
     assert solution.success

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.baselines import natasha2, noisy_sgd, pagd, pgd, sgld, sncg, svrg_hessian
+from unsaddle.baselines.constants import with_eps
 from unsaddle.curvature.extract import EXTRACTORS
 from unsaddle.first_order.method import FirstOrderMethod, Plain, PlainMethod
 from unsaddle.first_order.momentum import HeavyBall, Nesterov, Sgd
@@ -27,6 +29,7 @@ from unsaddle.options import Options, refuse_impossible, refuse_unknown, setting
 from unsaddle.progress import shown
 from unsaddle.ranks import with_its_ranks
 from unsaddle.run import Callback, Run, Solution
+from unsaddle.theory.quadratics import stationary_gradient
 
 FIRST_ORDER: dict[str, type[FirstOrderMethod]] = {
     "sgd": Sgd,
@@ -71,7 +74,7 @@ def minimize(
     x0: Tensor | None = None,
     *,
     method: str | Plain = "neon-scsg",
-    eps: float = 1e-3,
+    eps: float | None = None,
     gamma: float | None = None,
     extractor: str = "auto",
     settings: str = "practical",
@@ -89,7 +92,8 @@ def minimize(
         x0: where to start; it is not changed. May be left out for an objective that has a `point` of its own, such as a
             model, to which nothing is written.
         method: one of `method_names()`, or a callable (objective, x, generator) → (y, z) of your own, to be promoted.
-        eps: ε.
+        eps: ε. By default 1e-3·L1·max(1, ‖x‖), as in `is_minimum`, with L1 as measured where the run begins, after
+            each escape, and at the end; with settings='theory', with L1 as given, at x0.
         gamma: γ; by default a hundredth of L1 as the extraction sees it.
         extractor: how negative curvature is looked for: "auto", or a method of `negative_curvature`.
         settings: "practical" measures constants; "theory" takes them from Theorem 3 and its corollaries, and needs
@@ -121,12 +125,14 @@ def minimize(
     if vectors.total([[torch.isfinite(x0).logical_not().sum()]]) != [0.0]:
         raise ValueError("x0 must be finite, got nan or inf in it; start elsewhere")
     name = checks.choice(method, "method", method_names()) if not callable(method) else "your method"
+    theory = checks.choice(settings, "settings", ("practical", "theory")) == "theory"
     options = Options(
-        eps=checks.positive(eps, "eps", "1e-3 is the default"),
+        eps=_eps(eps, theory, method_settings, x0),
+        eps_follows_smoothness=eps is None and not theory,
         gamma=None if gamma is None else checks.positive(gamma, "gamma", "leave it out to take a hundredth of L1"),
         delta=checks.probability(delta, "delta"),
         extractor=checks.choice(extractor, "extractor", ("auto", *EXTRACTORS)),
-        theory=checks.choice(settings, "settings", ("practical", "theory")) == "theory",
+        theory=theory,
         method_settings={key: value for key, value in method_settings.items() if value is not None},
     )
     if max_samples is not None:
@@ -144,6 +150,15 @@ def minimize(
     return run.finish()
 
 
+def _eps(eps: float | None, theory: bool, given: Mapping[str, Any], x0: Tensor) -> float:
+    """ε as given, or as it follows from the L1 that a theorem is given; nan where it has to be measured."""
+    if eps is not None:
+        return checks.positive(eps, "eps", "leave it out to have it follow L1")
+    if not theory or (smoothness := given.get("smoothness")) is None:
+        return math.nan
+    return stationary_gradient(smoothness=checks.positive(smoothness, "smoothness"), x_norm=vectors.norm(x0))
+
+
 def _words() -> list[str]:
     """What `minimize` takes with every method."""
     return [p.name for p in inspect.signature(minimize).parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -156,7 +171,7 @@ def _body(method: str | Plain, name: str, objective: Objective, options: Options
         rival = RIVALS[name]
         refuse_unknown(given, setting_names(rival.settings), elsewhere=_words())
         refuse_impossible(rival.settings, given)
-        return lambda run: rival.minimize(run, options)
+        return lambda run: rival.minimize(run, with_eps(run, options))
     base = name.removeprefix("neon-")
     if not callable(method) and FIRST_ORDER[base].needs_finite_sum and objective.num_samples is None:
         raise ValueError(f"{name} needs a finite sum, got a stream of samples; use {name.replace(base, 'scsg')}")

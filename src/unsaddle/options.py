@@ -17,6 +17,9 @@ class Options:
     """The question put to a method."""
 
     eps: float
+    """ε; nan where it follows L1 and that is not measured yet."""
+    eps_follows_smoothness: bool = False
+    """Whether ε is `theory.quadratics.stationary_gradient` of L1 as it is measured."""
     gamma: float | None
     """γ; None for a hundredth of L1."""
     delta: float

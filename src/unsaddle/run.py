@@ -95,6 +95,7 @@ class Solution:
     curvature_error: float
     """How far sampling may hide a lower one, at confidence 1 − δ; 0 where everything was seen."""
     eps: float
+    """What the gradient was asked to be; nan where it was to follow L1 and the run ended before that was measured."""
     gamma: float
     """nan where curvature was never looked at."""
     method: str
@@ -225,6 +226,8 @@ class Run:
         self.generator = torch.Generator().manual_seed(seed)
         self.method, self.eps = method, eps
         self.gamma = math.nan
+        self.smoothness: float | None = None
+        """L1 at x0, where a method has measured it."""
         self.x = x0.clone()
         self.value = self.gradient_norm = self.curvature = math.nan
         self.gradient_error = self.curvature_error = 0.0

@@ -51,7 +51,7 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
             lowest, smallest, stalled = min(lowest, seen.value), min(smallest, seen.norm), 0
         else:
             stalled += seen.everything
-        if not plan.is_small(seen):
+        if not plan.is_small(run, seen):
             if stalled == STALLED:
                 raise RunEnded(Ending.STALLED)
             y, z = method.advance(run.objective, z, seen if z is y else None, local, run.generator)
@@ -62,7 +62,11 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
         found = plan.extract(run, y)
         run.extracted(curvature=found.curvature, error=found.error, gamma=found.gamma, note=found.note)
         if found.decided and found.direction is None:
-            raise RunEnded(Ending.SECOND_ORDER_POINT)
+            if found.eps < run.eps:  # L1 or ‖y‖ is smaller here than where the run began.
+                run.eps = local.eps = found.eps
+            if plan.is_small(run, seen):
+                raise RunEnded(Ending.SECOND_ORDER_POINT)
+            continue
         escaped = None if found.direction is None else plan.escape(run, y, seen, found)
         if escaped is None:
             fruitless += 1

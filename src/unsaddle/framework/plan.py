@@ -28,6 +28,8 @@ class Evidence:
     radius: float = math.nan
     samples: int | None = None
     """|S2|; None for everything."""
+    eps: float = math.nan
+    """ε as it follows from L1 at this point; nan where it was given."""
     note: str = ""
 
 
@@ -40,7 +42,7 @@ class Plan(Protocol):
     def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
         """∇F_S(y) on fresh samples."""
 
-    def is_small(self, seen: Anchor) -> bool:
+    def is_small(self, run: Run, seen: Anchor) -> bool:
         """The first-order test."""
 
     def extract(self, run: Run, y: Tensor) -> Evidence:

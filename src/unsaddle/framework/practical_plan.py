@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unsaddle import vectors
 from unsaddle.curvature.extract import RELATIVE_GAMMA, find
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.escape import steps as escape
@@ -19,6 +20,7 @@ from unsaddle.measure import batches
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
+from unsaddle.theory.quadratics import stationary_gradient
 
 FIRST_SAMPLES = 64
 """Samples that V is measured from at the start and after an escape."""
@@ -84,6 +86,8 @@ class PracticalPlan:
             raise RunEnded(Ending.DIVERGED if run.escapes else Ending.NOT_FINITE)
         # Where the Hessian vanishes, any step will do to begin with; the guards of the methods see to the rest.
         local.smoothness = measured if measured > 0.0 else max(1.0, first.norm)
+        if self.options.eps_follows_smoothness:
+            run.eps = local.eps = stationary_gradient(smoothness=local.smoothness, x_norm=vectors.norm(x))
 
     def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
         seen = anchor_at(run.objective, y, method.test_size(local), run.generator)
@@ -110,8 +114,8 @@ class PracticalPlan:
         if not seen.everything and math.isfinite(seen.variance):
             local.variance = seen.variance
 
-    def is_small(self, seen: Anchor) -> bool:
-        return seen.passes(self.options.eps)
+    def is_small(self, run: Run, seen: Anchor) -> bool:
+        return seen.passes(run.eps)
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
         n = run.num_samples
@@ -150,6 +154,7 @@ class PracticalPlan:
             "gamma": found.gamma / share,
             "radius": found.radius,
             "samples": size,
+            "eps": self._eps_at(y, found),
             "note": f"{found.method} on {'everything' if size is None else size}: {found.status.name}",
         }
         if found.direction is not None:
@@ -168,6 +173,11 @@ class PracticalPlan:
         )
         enough = slack <= found.gamma / share - found.gamma
         return Evidence(decided=enough, curvature=found.lowest, error=slack, **known)
+
+    def _eps_at(self, y: Tensor, found: Curvature) -> float:
+        if not self.options.eps_follows_smoothness:
+            return math.nan
+        return stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(y))
 
     def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         assert found.direction is not None

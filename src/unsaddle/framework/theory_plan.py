@@ -58,7 +58,7 @@ class TheoryPlan:
         local.gradient_norm = seen.norm
         return seen
 
-    def is_small(self, seen: Anchor) -> bool:
+    def is_small(self, run: Run, seen: Anchor) -> bool:
         return seen.norm <= self.options.eps
 
     def extract(self, run: Run, y: Tensor) -> Evidence:

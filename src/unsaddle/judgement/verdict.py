@@ -18,12 +18,10 @@ from unsaddle.measure import batches
 from unsaddle.measure.noise import GradientNoise
 from unsaddle.objective import Objective
 from unsaddle.ranks import with_its_ranks
+from unsaddle.theory.quadratics import stationary_gradient
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-RELATIVE_EPS = 1e-3
-"""ε by default: a gradient step of 1/L1 would move x by less than this share of ‖x‖ (of 1, if that is more)."""
 
 START_DELTA = 1e-4
 """δ spent on the random start by default, if δ/2 is more: a verdict should not be spoiled by an unlucky start, and the
@@ -189,7 +187,7 @@ def is_minimum(
             coarse = coarse_noise(objective, x, samples, generator, ledger)
         gradient_error += ROUNDINGS * max(found.noise, 0.0 if coarse is None else coarse.noise)
     if eps is None:
-        eps = RELATIVE_EPS * found.smoothness * max(1.0, vectors.norm(x))
+        eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
     slack = deviation = 0.0
     if stochastic and found.status is Status.NOTHING_FOUND:
         size = samples or batches.BATCHES
