@@ -65,7 +65,7 @@ def stream(noise: float = 0.2) -> Stream:
         ({"x0": torch.zeros(1, 2)}, ValueError, "x0 must have one dimension"),
         ({"x0": torch.tensor([0.0, math.nan])}, ValueError, "x0 must be finite, got nan or inf in it; start elsewhere"),
         ({"x0": torch.tensor([0.0, math.inf])}, ValueError, "x0 must be finite"),
-        ({"eps": 0.0}, ValueError, r"eps must be a finite number > 0, got 0\.0; 1e-3 is the default"),
+        ({"eps": 0.0}, ValueError, r"eps must be a finite number > 0, got 0\.0; leave it out to have it follow L1"),
         ({"eps": -1.0}, ValueError, "eps must be a finite number > 0"),
         ({"eps": math.nan}, ValueError, "eps must be a finite number > 0, got nan"),
         ({"eps": "small"}, TypeError, "eps must be a number, got 'small'"),
@@ -157,7 +157,7 @@ def test_a_divergent_step_is_a_status_and_the_last_finite_point_is_kept(method: 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in RIVALS])
 def test_a_step_that_follows_l1_does_not_diverge_there(method: str) -> None:
     start = torch.tensor([1.0, 20.0], dtype=DOUBLE)
-    solution = minimize(rows(), start, method=method, max_samples=1_000_000)
+    solution = minimize(rows(), start, method=method, eps=1e-3, max_samples=1_000_000)
     assert solution.status in (Ending.SECOND_ORDER_POINT, Ending.FIRST_ORDER_POINT)
     assert abs(float(solution.x[1])) == pytest.approx(2.0**0.5, abs=1e-3)
 
@@ -186,7 +186,7 @@ def test_a_solution_says_what_is_known_of_its_point() -> None:
 
 
 def test_a_solution_reads_as_sentences() -> None:
-    solution = minimize(Function(wells), ZERO, method="neon-msgd", gamma=0.5)
+    solution = minimize(Function(wells), ZERO, method="neon-msgd", eps=1e-3, gamma=0.5)
     text = str(solution)
     assert text.startswith("neon-msgd: the gradient is small and nothing below -gamma was found")
     for word in ("Value -1,", "(eps 0.001)", "(gamma 0.5)", "1 escapes", "component gradients", "0 Hessian products"):

@@ -28,7 +28,7 @@ from unsaddle.objective import Objective
 from unsaddle.options import Options, refuse_impossible, refuse_unknown, setting_names
 from unsaddle.progress import shown
 from unsaddle.ranks import with_its_ranks
-from unsaddle.run import Callback, Run, Solution
+from unsaddle.run import Callback, Ending, Run, RunEnded, Solution
 from unsaddle.theory.quadratics import stationary_gradient
 
 FIRST_ORDER: dict[str, type[FirstOrderMethod]] = {
@@ -171,7 +171,7 @@ def _body(method: str | Plain, name: str, objective: Objective, options: Options
         rival = RIVALS[name]
         refuse_unknown(given, setting_names(rival.settings), elsewhere=_words())
         refuse_impossible(rival.settings, given)
-        return lambda run: rival.minimize(run, with_eps(run, options))
+        return _until_small(lambda run: rival.minimize(run, with_eps(run, options)), options)
     base = name.removeprefix("neon-")
     if not callable(method) and FIRST_ORDER[base].needs_finite_sum and objective.num_samples is None:
         raise ValueError(f"{name} needs a finite sum, got a stream of samples; use {name.replace(base, 'scsg')}")
@@ -207,7 +207,29 @@ def _body(method: str | Plain, name: str, objective: Objective, options: Options
         )
         settings = {key: value for key, value in given.items() if key in of_method}
         made = PlainMethod(plain) if plain else FIRST_ORDER[base](**settings)
-    return lambda run: neon_a(run, made, plan, promoted=promoted)
+    if promoted:  # Its last extraction says what L1 is there.
+        return lambda run: neon_a(run, made, plan)
+    return _until_small(lambda run: neon_a(run, made, plan, promoted=False), options)
+
+
+def _until_small(body: Callable[[Run], None], options: Options) -> Callable[[Run], None]:
+    """The body, begun again where it ended as long as the gradient there is above ε as it follows from L1 there."""
+    if not options.eps_follows_smoothness:
+        return body
+
+    def again(run: Run) -> None:
+        while True:
+            try:
+                body(run)
+            except RunEnded as ended:
+                if ended.status not in (Ending.FIRST_ORDER_POINT, Ending.SECOND_ORDER_POINT):
+                    raise
+                run.smoothness = None
+                with_eps(run, options)
+                if math.hypot(run.gradient_norm, run.gradient_error) <= run.eps:
+                    raise
+
+    return again
 
 
 PLAN_SETTINGS = ("escape", "hessian_lipschitz")

@@ -227,7 +227,7 @@ class Run:
         self.method, self.eps = method, eps
         self.gamma = math.nan
         self.smoothness: float | None = None
-        """L1 at x0, where a method has measured it."""
+        """L1 where a method began, if it has measured it."""
         self.x = x0.clone()
         self.value = self.gradient_norm = self.curvature = math.nan
         self.gradient_error = self.curvature_error = 0.0

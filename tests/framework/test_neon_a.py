@@ -53,7 +53,7 @@ class Script:
             everything=True,
         )
 
-    def is_small(self, seen: Anchor) -> bool:
+    def is_small(self, run: Run, seen: Anchor) -> bool:
         return seen.norm <= 1.0
 
     def extract(self, run: Run, y: Tensor) -> Evidence:

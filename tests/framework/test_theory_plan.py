@@ -63,7 +63,7 @@ def test_what_passes_is_a_norm_of_eps() -> None:
     run = start(Function(lambda x: x[0]))
     for scale, passes in ((0.1, True), (0.1001, False)):
         run = start(Function(lambda x, scale=scale: scale * x[0]))
-        assert plan().is_small(plan().test(run, run.x, STILL, Local(0.1, 1))) is passes
+        assert plan().is_small(run, plan().test(run, run.x, STILL, Local(0.1, 1))) is passes
 
 
 def test_the_escape_is_c_gamma_over_l2_to_either_side() -> None:

@@ -30,7 +30,7 @@ def needed(options: Options, *names: str) -> list[float]:
 def smoothness(run: Run, options: Options, x: Tensor | None = None) -> float:
     """L1 as given, or as ten Lanczos steps with gradient differences see it; 1 where the Hessian is zero there.
 
-    At x0, where x is left out, it is measured once.
+    Where the run begins, x being left out, it is measured once.
     """
     known = options.method_settings.get("smoothness")
     if known is not None:
@@ -46,7 +46,7 @@ def smoothness(run: Run, options: Options, x: Tensor | None = None) -> float:
 
 
 def with_eps(run: Run, options: Options) -> Options:
-    """The options with ε: where none was given, it follows L1 at x0."""
+    """The options with ε: where none was given, it follows L1 where the run is, which begins there."""
     if options.eps_follows_smoothness:
         run.eps = stationary_gradient(smoothness=smoothness(run, options), x_norm=vectors.norm(run.x))
         return replace(options, eps=run.eps)
