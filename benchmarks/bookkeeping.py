@@ -88,7 +88,7 @@ def loops(objective: Objective, x0: Tensor, b: int, steps: int) -> dict[str, Cal
         "gradient alone": lambda seed: [oracle.value_and_grad(x0) for _ in range(steps)],
         "bare, one gradient": lambda seed: bare(objective, (x0,), b, steps, seed),
         "bare, two gradients": lambda seed: bare(objective, (x0, x), b, steps, seed),
-        "scsg": lambda seed: descend(counted, x0, h, inner, torch.Generator().manual_seed(seed), start=x),
+        "scsg": lambda seed: descend(counted, x0, h, inner, torch.Generator().manual_seed(seed)),
         **{name: momentum(beta, s) for name, (beta, s) in SM.items()},
     }
 

@@ -38,9 +38,9 @@ from unsaddle.experiments.case import Case
 from unsaddle.experiments.cases import case, names_of_data
 from unsaddle.experiments.data_cases import ROWS
 from unsaddle.experiments.watch import BLIND, PATH_FIELDS, solve
-from unsaddle.methods import METHODS, RIVALS, minimize
+from unsaddle.methods import RIVALS, method_names, minimize
 
-NEON = tuple(name for name in METHODS if name.startswith("neon-"))
+NEON = tuple(name for name in method_names() if name.startswith("neon-"))
 BARE = ("scsg", "sgd")
 KNOWN = ("chain", "noisy chain", "matrix sensing", "noisy phases")
 DATA = ("phishing", "mushrooms", "a9a", "w8a")

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from unsaddle import Ending, FiniteSum, Function, Stream, is_minimum, minimize, numpy_function
-from unsaddle.methods import FIRST_ORDER, METHODS, RIVALS
+from unsaddle import Ending, FiniteSum, Function, ModelObjective, Stream, is_minimum, minimize, numpy_function
+from unsaddle.first_order.anchor import Anchor
+from unsaddle.first_order.method import FirstOrderMethod, Local
+from unsaddle.methods import FIRST_ORDER, RIVALS, method_names
 from unsaddle.objective import Objective
-from unsaddle.options import WORDS
+from unsaddle.options import check_settings
 from unsaddle.problems.dense import eigenvalues
 
 DOUBLE = torch.float64
+METHODS = method_names()
 ZERO = torch.zeros(2, dtype=DOUBLE)
 
 
@@ -61,7 +65,7 @@ def stream(noise: float = 0.2) -> Stream:
         ({"x0": torch.zeros(1, 2)}, ValueError, "x0 must have one dimension"),
         ({"x0": torch.tensor([0.0, math.nan])}, ValueError, "x0 must be finite, got nan or inf in it; start elsewhere"),
         ({"x0": torch.tensor([0.0, math.inf])}, ValueError, "x0 must be finite"),
-        ({"eps": 0.0}, ValueError, r"eps must be a finite number > 0, got 0\.0; 1e-3 is the default"),
+        ({"eps": 0.0}, ValueError, r"eps must be a finite number > 0, got 0\.0; leave it out to have it follow L1"),
         ({"eps": -1.0}, ValueError, "eps must be a finite number > 0"),
         ({"eps": math.nan}, ValueError, "eps must be a finite number > 0, got nan"),
         ({"eps": "small"}, TypeError, "eps must be a number, got 'small'"),
@@ -153,7 +157,7 @@ def test_a_divergent_step_is_a_status_and_the_last_finite_point_is_kept(method: 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in RIVALS])
 def test_a_step_that_follows_l1_does_not_diverge_there(method: str) -> None:
     start = torch.tensor([1.0, 20.0], dtype=DOUBLE)
-    solution = minimize(rows(), start, method=method, max_samples=1_000_000)
+    solution = minimize(rows(), start, method=method, eps=1e-3, max_samples=1_000_000)
     assert solution.status in (Ending.SECOND_ORDER_POINT, Ending.FIRST_ORDER_POINT)
     assert abs(float(solution.x[1])) == pytest.approx(2.0**0.5, abs=1e-3)
 
@@ -182,7 +186,7 @@ def test_a_solution_says_what_is_known_of_its_point() -> None:
 
 
 def test_a_solution_reads_as_sentences() -> None:
-    solution = minimize(Function(wells), ZERO, method="neon-msgd", gamma=0.5)
+    solution = minimize(Function(wells), ZERO, method="neon-msgd", eps=1e-3, gamma=0.5)
     text = str(solution)
     assert text.startswith("neon-msgd: the gradient is small and nothing below -gamma was found")
     for word in ("Value -1,", "(eps 0.001)", "(gamma 0.5)", "1 escapes", "component gradients", "0 Hessian products"):
@@ -281,6 +285,94 @@ def test_a_users_own_method_must_return_a_pair() -> None:
         minimize(Function(wells), ZERO + 1.0, method=lambda f, x, g: x)  # type: ignore[arg-type,return-value]
 
 
+# --- A method in the registry ---------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Toy(FirstOrderMethod):
+    """Gradient descent: what a file of `first_order/` holds at least."""
+
+    step_size: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_settings(self, positive=("step_size",), hint="0.1 is usual")
+
+    def test_size(self, local: Local) -> int | None:
+        return None
+
+    def advance(
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        z = x - self.step_size * objective.sample().grad(x)
+        return z, z
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one line that CONTRIBUTING.md asks for."""
+    monkeypatch.setitem(FIRST_ORDER, "toy", Toy)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_method_takes_one_entry_to_run_alone_and_promoted() -> None:
+    alone = minimize(Function(wells), ZERO, method="toy", eps=1e-3)
+    assert alone.status is Ending.FIRST_ORDER_POINT
+    assert torch.equal(alone.x, ZERO)
+    promoted = minimize(Function(wells), ZERO, method="neon-toy", step_size=0.2, eps=1e-3)
+    assert promoted.success
+    assert promoted.escapes == 1
+    assert abs(float(promoted.x[1])) == pytest.approx(2.0**0.5, abs=1e-3)
+
+
+@pytest.mark.usefixtures("toy")
+def test_such_a_method_has_the_settings_that_its_class_has() -> None:
+    with pytest.raises(TypeError, match="unknown setting 'momentum'; this method takes step_size, escape, hessian_lip"):
+        minimize(Function(wells), ZERO, method="neon-toy", momentum=0.9)
+    with pytest.raises(ValueError, match=r"step_size must be a finite number > 0, got -1\.0; 0\.1 is usual"):
+        minimize(Function(wells), ZERO, method="neon-toy", step_size=-1.0)
+    with pytest.raises(ValueError, match=r"method must be one of .*neon-toy"):
+        minimize(Function(wells), ZERO, method="neon-toys")
+
+
+@pytest.mark.usefixtures("toy")
+def test_without_a_theorem_it_refuses_the_settings_of_theory() -> None:
+    constants = {"smoothness": 2.0, "hessian_lipschitz": 6.0}
+    theorems = "sgd, shb, snag, msgd, scsg, svrg, natasha"
+    for method in ("toy", "neon-toy"):
+        with pytest.raises(ValueError, match=f"settings='theory' needs a method that .*: {theorems}, .*got toy; use"):
+            minimize(Function(wells), ZERO, method=method, settings="theory", eps=0.1, gamma=0.5, **constants)
+
+
+def test_a_method_for_finite_sums_says_so_in_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullToy(Toy):
+        needs_finite_sum = True
+
+    monkeypatch.setitem(FIRST_ORDER, "toy", FullToy)
+    with pytest.raises(ValueError, match="neon-toy needs a finite sum, got a stream of samples; use neon-scsg"):
+        minimize(stream(), ZERO, method="neon-toy")
+
+
+# --- A point of its own ---------------------------------------------------------------------------------------------
+
+
+def test_an_objective_with_a_point_of_its_own_needs_no_start_and_is_not_written_to() -> None:
+    model = torch.nn.Linear(3, 1, dtype=DOUBLE)
+    features = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    targets = features @ torch.tensor([[1.0], [-2.0], [0.5]], dtype=DOUBLE)
+    objective = ModelObjective(model, lambda m, batch: (m(batch[0]) - batch[1]).square().mean(), [(features, targets)])
+    before = [p.detach().clone() for p in model.parameters()]
+    solution = minimize(objective, method="neon-msgd", eps=1e-3)
+    assert solution.success
+    assert solution.gradient_norm <= 1e-3
+    assert torch.equal(minimize(objective, objective.point, method="neon-msgd", eps=1e-3).x, solution.x)
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+
+
+def test_an_objective_without_one_says_so() -> None:
+    with pytest.raises(ValueError, match="x0 was left out, but this objective has no point of its own; pass x0"):
+        minimize(Function(wells))
+
+
 # --- Progress -------------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +429,11 @@ def test_an_eps_beyond_the_precision_ends_without_a_budget(method: str) -> None:
     assert solution.gradient_norm < 0.1
 
 
-def test_a_slip_is_looked_up_among_all_that_minimize_takes() -> None:
-    taken = set(inspect.signature(minimize).parameters) - {"objective", "x0", "method_settings"}
-    assert set(WORDS) == taken
+WORDS = set(inspect.signature(minimize).parameters) - {"objective", "x0", "method_settings"}
+
+
+@pytest.mark.parametrize("method", ["neon-scsg", "sgd", "pgd"])
+@pytest.mark.parametrize("word", sorted(WORDS))
+def test_a_slip_is_looked_up_among_all_that_minimize_takes(word: str, method: str) -> None:
+    with pytest.raises(TypeError, match=rf"unknown setting '{word}s'; this method takes .*did you mean '{word}'"):
+        minimize(rows(), ZERO, method=method, **{f"{word}s": 1})

@@ -84,7 +84,7 @@ def test_without_neon_the_same_method_stays_where_every_components_gradient_vani
     # Not because the test ends the run: made to go on, no round of it moves.
     n, random = problem.objective.num_samples, torch.Generator().manual_seed(0)
     local = Local(eps=EPS, num_samples=n, smoothness=1.0, variance=1.0, gradient_norm=1.0)
-    made = FIRST_ORDER[method].make()
+    made = FIRST_ORDER[method]()
     y = z = saddle
     for _ in range(3):
         y, z = made.advance(problem.objective, z, None, local, random)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from unsaddle import Ending, FiniteSum, Function, Solution, minimize
-from unsaddle.methods import METHODS
+from unsaddle.methods import method_names
 from unsaddle.objective import SampledFunction
-from unsaddle.run import Budget, Event, Run, RunEnded, State, Trace
+from unsaddle.run import Budget, Run, RunEnded, Snapshot, Trace, TraceEvent
 
 DOUBLE = torch.float64
 
@@ -67,7 +67,7 @@ START = torch.tensor([0.3, -0.2, 0.1, 0.0], dtype=DOUBLE)
 
 
 @pytest.mark.parametrize("max_samples", [1, 301, 997, 4999])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", method_names())
 def test_a_budget_is_exceeded_by_less_than_one_call(method: str, max_samples: int) -> None:
     objective = Largest(noisy_wells())
     solution = minimize(objective, START, method=method, eps=1e-6, max_samples=max_samples)
@@ -121,11 +121,11 @@ def test_a_step_that_overshoots_into_infinity_does_not_leave_the_run_there() -> 
 # --- Ends -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", method_names())
 def test_a_true_answer_of_the_callback_stops_the_run(method: str) -> None:
-    seen: list[State] = []
+    seen: list[Snapshot] = []
 
-    def stop(state: State) -> bool:
+    def stop(state: Snapshot) -> bool:
         seen.append(state)
         return True
 
@@ -137,7 +137,7 @@ def test_a_true_answer_of_the_callback_stops_the_run(method: str) -> None:
 
 
 def test_a_callback_that_returns_nothing_stops_nothing_and_sees_every_event() -> None:
-    seen: list[State] = []
+    seen: list[Snapshot] = []
     solution = minimize(noisy_wells(), torch.zeros(4, dtype=DOUBLE), eps=1e-3, callback=seen.append)
     assert solution.success
     assert [state.event for state in seen] == list(solution.trace)
@@ -145,7 +145,7 @@ def test_a_callback_that_returns_nothing_stops_nothing_and_sees_every_event() ->
     assert seen[-1].escapes == solution.escapes >= 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", method_names())
 def test_ctrl_c_in_the_objective_returns_the_best_point_so_far(method: str) -> None:
     calls = 0
 
@@ -188,7 +188,7 @@ def test_an_error_in_the_objective_is_the_callers_to_see() -> None:
         minimize(Function(fun), START)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", method_names())
 def test_the_start_is_not_changed_and_the_same_seed_gives_the_same_run(method: str) -> None:
     start = START.clone()
     settings: dict[str, Any] = {"method": method, "eps": 1e-3, "max_samples": 20_000}
@@ -226,9 +226,57 @@ def test_the_trace_has_every_event_with_what_was_spent_by_then() -> None:
     assert all(math.isfinite(event.gradient_norm) for event in trace.of("check"))
 
 
+ESCAPING = [name for name in method_names() if name.startswith("neon-")] + [
+    "pgd",
+    "pagd",
+    "natasha2",
+    "sncg",
+    "svrg-hessian",
+]
+
+
+@pytest.mark.parametrize("method", ESCAPING)
+def test_at_an_escape_the_callback_sees_the_new_point(method: str) -> None:
+    """Whichever the method: lower than the saddle, not where the run had looked or jumped from, and counted."""
+    seen: list[Snapshot] = []
+    points: list[Tensor] = []
+
+    def look(snapshot: Snapshot) -> None:
+        seen.append(snapshot)
+        points.append(snapshot.x.clone())
+
+    objective, saddle = noisy_wells(), torch.zeros(4, dtype=DOUBLE)
+    solution = minimize(objective, saddle, method=method, eps=1e-2, gamma=0.1, max_samples=200_000, callback=look)
+    at = [i for i, snapshot in enumerate(seen) if snapshot.event.kind == "escape"]
+    assert len(at) == solution.escapes >= 1
+    f = objective.sample()
+    assert float(f.value(points[at[0]])) < float(f.value(saddle))
+    for count, i in enumerate(at, 1):
+        assert seen[i].escapes == count
+        left = [j for j in range(i) if seen[j].event.kind == "extraction" or seen[j].event.note == "perturbed"]
+        assert not torch.equal(points[i], points[left[-1]] if left else saddle)
+        if not math.isnan(seen[i].event.value):
+            assert seen[i].event.value == pytest.approx(float(f.value(points[i])), rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["neon-scsg", "natasha2", "sncg", "svrg-hessian"])
+def test_an_extraction_says_the_same_with_every_method(method: str) -> None:
+    """The value, the gradient and the curvature, of the point that the callback is shown."""
+    solution = minimize(
+        noisy_wells(), torch.zeros(4, dtype=DOUBLE), method=method, eps=1e-2, gamma=0.1, max_samples=200_000
+    )
+    extractions = solution.trace.of("extraction")
+    assert len(extractions) >= 2
+    for event in extractions:
+        assert math.isfinite(event.value + event.gradient_norm + event.curvature)
+    assert solution.curvature == extractions[-1].curvature
+
+
 def test_a_trace_can_be_narrowed_and_written_as_rows() -> None:
-    def event(kind: str, samples: int) -> Event:
-        return Event(kind=kind, samples=samples, hessian_samples=0, value_samples=1, seconds=0.5, value=2.0, note="n")
+    def event(kind: str, samples: int) -> TraceEvent:
+        return TraceEvent(
+            kind=kind, samples=samples, hessian_samples=0, value_samples=1, seconds=0.5, value=2.0, note="n"
+        )
 
     trace = Trace([event("check", 1), event("escape", 2), event("check", 3)])
     assert isinstance(trace.of("check"), Trace)

@@ -401,13 +401,13 @@ def as_objective(objective: Any) -> BaseObjective:
     )
 
 
-def point_of(objective: Objective, x: Any) -> Tensor:
+def point_of(objective: Objective, x: Any, name: str = "x") -> Tensor:
     """x, or the objective's own `point` where x was left out."""
     if x is None:
         x = as_objective(objective).point
         if x is None:
-            raise ValueError("x was left out, but this objective has no point of its own; pass x")
-    return checks.point(x)
+            raise ValueError(f"{name} was left out, but this objective has no point of its own; pass {name}")
+    return checks.point(x, name)
 
 
 F = TypeVar("F", bound=Callable[..., Any])

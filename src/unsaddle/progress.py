@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from unsaddle.run import Callback, State
+from unsaddle.run import Callback, Snapshot
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def shown(callback: Callback | None, max_samples: int | None) -> Iterator[Callba
     task = bar.add_task("", total=max_samples)
     known = {"value": math.nan, "gradient": math.nan, "curvature": math.nan}
 
-    def show(state: State) -> Any:
+    def show(state: Snapshot) -> Any:
         event = state.event
         for name, seen in (
             ("value", event.value),

@@ -1,8 +1,8 @@
 """One run of a method, whichever it is: its budget, its trace, its callback, and how it ends.
 
 Methods own their updates. Counting, stopping and telling are written here once: a method draws from `run.objective`,
-whose every evaluation is counted, and reports what it did with `run.record`. A run ends by an exception of this file
-or by Ctrl-C, and `run.finish` makes a `Solution` of either.
+whose every evaluation is counted, and says what it did with `moved`, `checked`, `extracted` and `escaped`. A run ends
+by an exception of this file or by Ctrl-C, and `run.finish` makes a `Solution` of either.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from torch import Tensor
 
 from unsaddle.cost import Cost, Ledger
 from unsaddle.objective import Forwarding, Objective, SampledFunction
+
+REPORT_EVERY = 50
+"""Steps between two events of a method whose steps are cheap."""
 
 
 class Ending(Enum):
@@ -41,7 +44,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
+class TraceEvent:
     """Something that happened on the way, with what had been spent by then."""
 
     kind: str
@@ -61,7 +64,7 @@ class Event:
     """A status, a sign, a length: what the other fields do not say."""
 
 
-class Trace(tuple[Event, ...]):
+class Trace(tuple[TraceEvent, ...]):
     """Every event of a run, in order."""
 
     __slots__ = ()
@@ -92,6 +95,7 @@ class Solution:
     curvature_error: float
     """How far sampling may hide a lower one, at confidence 1 − δ; 0 where everything was seen."""
     eps: float
+    """What the gradient was asked to be; nan where it was to follow L1 and the run ended before that was measured."""
     gamma: float
     """nan where curvature was never looked at."""
     method: str
@@ -115,17 +119,17 @@ class Solution:
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class Snapshot:
     """What a callback is shown."""
 
     x: Tensor = field(repr=False)
     """The point the run is at; not to be changed or kept."""
-    event: Event
+    event: TraceEvent
     escapes: int
     cost: Cost
 
 
-Callback = Callable[[State], Any]
+Callback = Callable[[Snapshot], Any]
 """Called at every event; a true answer stops the run."""
 
 
@@ -211,12 +215,14 @@ class Run:
         self.generator = torch.Generator().manual_seed(seed)
         self.method, self.eps = method, eps
         self.gamma = math.nan
+        self.smoothness: float | None = None
+        """L1 where a method began, if it has measured it."""
         self.x = x0.clone()
         self.value = self.gradient_norm = self.curvature = math.nan
         self.gradient_error = self.curvature_error = 0.0
         self.escapes = 0
         self._callback = callback
-        self._events: list[Event] = []
+        self._events: list[TraceEvent] = []
         self._begun = time.perf_counter()
         self._last: _Checked | None = None
         self._best: _Checked | None = None
@@ -233,7 +239,7 @@ class Run:
         self.x, self.value = x, value
 
     def checked(self, x: Tensor, *, value: float, gradient_norm: float, gradient_error: float, note: str = "") -> None:
-        """A fresh look at x was taken."""
+        """The gradient at x was seen on fresh samples."""
         self.moved(x, value)
         self.gradient_norm, self.gradient_error = gradient_norm, gradient_error
         if math.isfinite(value):
@@ -242,9 +248,21 @@ class Run:
                 self._best = self._last
         self.record("check", value=value, gradient_norm=gradient_norm, note=note)
 
+    def extracted(self, *, curvature: float, error: float = 0.0, gamma: float | None = None, note: str = "") -> None:
+        """Negative curvature was looked for at x: the lowest seen, and how far sampling may hide a lower one."""
+        self.gamma = self.gamma if gamma is None else gamma
+        self.curvature, self.curvature_error = curvature, error
+        self.record("extraction", value=self.value, gradient_norm=self.gradient_norm, curvature=curvature, note=note)
+
+    def escaped(self, x: Tensor, *, value: float = math.nan, curvature: float = math.nan, note: str = "") -> None:
+        """The run has left a saddle for x, where the callback sees it."""
+        self.escapes += 1
+        self.moved(x, value)
+        self.record("escape", value=value, curvature=curvature, note=note)
+
     def record(self, kind: str, **seen: Any) -> None:
         """Write an event down and show it to the callback."""
-        event = Event(
+        event = TraceEvent(
             kind=kind,
             samples=self.ledger.samples,
             hessian_samples=self.ledger.hessian_samples,
@@ -254,7 +272,7 @@ class Run:
         )
         self._events.append(event)
         if self._callback is not None and self._callback(
-            State(x=self.x, event=event, escapes=self.escapes, cost=self.ledger.cost)
+            Snapshot(x=self.x, event=event, escapes=self.escapes, cost=self.ledger.cost)
         ):
             raise RunEnded(Ending.STOPPED)
 

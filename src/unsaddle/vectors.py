@@ -100,18 +100,19 @@ def dimension(x: Tensor) -> int:
 
 def random_direction(like: Tensor, generator: torch.Generator) -> Tensor:
     """A vector uniform on the unit sphere, in the shape, dtype and device of `like`."""
-    u = _normal(like, generator)
+    u = normal(like, generator)
     return u.div_(norm(u))
 
 
 def random_in_ball(like: Tensor, radius: float, generator: torch.Generator) -> Tensor:
     """A vector uniform in the ball of the given radius, as the paper's proofs need it: u = r·U^{1/d}·g/‖g‖."""
     uniform = float(torch.rand((), generator=generator, dtype=torch.float64, device=generator.device))
-    u = _normal(like, generator)
+    u = normal(like, generator)
     return u.mul_(radius * uniform ** (1.0 / dimension(like)) / norm(u))
 
 
-def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
+def normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    """A vector of independent normal numbers that is not zero, in the shape, dtype and device of `like`."""
     while True:
         u = _drawn(like, generator).to(like.device)
         if norm(u) > 0.0:  # In one dimension a normal number can round to zero.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from unsaddle import FiniteSum, Stream
+from unsaddle import FiniteSum, Stream, minimize
 from unsaddle.objective import Objective, SecondOrderFunction
 from unsaddle.options import Options
 from unsaddle.run import Callback, Run, Solution
@@ -40,12 +39,20 @@ def solve(
     callback: Callback | None = None,
     **settings: Any,
 ) -> Solution:
-    """What `minimize` does with a method."""
-    module = importlib.import_module(f"unsaddle.baselines.{method}") if isinstance(method, str) else method
-    run = Run(objective, x0, method=module.__name__, eps=eps, max_samples=max_samples, seed=seed, callback=callback)
-    with run.until_ended():
-        module.minimise(run, options(eps, gamma, theory, **settings))
-    return run.finish()
+    """`minimize`, with the module of a method, or its name, in the place of the method."""
+    name = method if isinstance(method, str) else method.__name__.rpartition(".")[2]
+    return minimize(
+        objective,
+        x0,
+        method=name.replace("_", "-"),
+        eps=eps,
+        gamma=gamma,
+        settings="theory" if theory else "practical",
+        max_samples=max_samples,
+        seed=seed,
+        callback=callback,
+        **settings,
+    )
 
 
 def truth(objective: Objective, x: Tensor) -> tuple[float, float]:

@@ -118,4 +118,4 @@ def test_theory_against_numbers_by_hand() -> None:
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float], match: str) -> None:
     with pytest.raises(ValueError, match=match):
-        solve(natasha2, BOWL, ONES, **(GIVEN | wrong))
+        solve(natasha2, bowl_sum(100), ONES, **(GIVEN | wrong))

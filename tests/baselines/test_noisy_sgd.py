@@ -26,7 +26,8 @@ def test_a_step_costs_a_batch_and_the_end_one_look() -> None:
 def test_the_noise_has_the_norm_that_was_asked_for() -> None:
     flat = Function(lambda x: (0.0 * x.sum(), torch.zeros_like(x)), gradient=True)
     for seed in range(5):
-        solution = solve(noisy_sgd, flat, torch.zeros(7, dtype=DOUBLE), seed=seed, **(GIVEN | {"num_steps": 1}))
+        one = GIVEN | {"num_steps": 1, "batch_size": 1}
+        solution = solve(noisy_sgd, flat, torch.zeros(7, dtype=DOUBLE), seed=seed, **one)
         assert float(solution.x.norm()) == pytest.approx(0.1 * 0.01, rel=1e-12)
 
 

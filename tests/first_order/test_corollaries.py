@@ -15,9 +15,9 @@ from torch import Tensor
 from tests.first_order.sums import DOUBLE, Witness, bowls, random
 from unsaddle import Stream
 from unsaddle.cost import Cost
-from unsaddle.first_order.corollaries import THEORY_METHODS
-from unsaddle.first_order.method import Local
-from unsaddle.framework.theory_plan import ProblemConstants
+from unsaddle.first_order.method import Local, PlainMethod
+from unsaddle.first_order.premises import Premises, ProblemConstants
+from unsaddle.methods import FIRST_ORDER, minimize
 from unsaddle.options import Options
 from unsaddle.theory import extraction
 
@@ -34,11 +34,16 @@ def stream() -> Stream:
 
 
 def run(name: str, variance: float, n: int | None, **settings: Any) -> tuple[Witness, Tensor, Tensor]:
-    known = ProblemConstants(smoothness=4.0, hessian_lipschitz=2.0, variance=variance)
     witness = Witness(stream() if n is None else bowls(n))
-    method = THEORY_METHODS[name](OPTIONS, known, n, settings)
-    y, z = method.advance(witness, X0, None, Local(0.1, n), random())
+    y, z = method(name, variance, n, **settings).advance(witness, X0, None, Local(0.1, n), random())
     return witness, y, z
+
+
+def method(name: str, variance: float, n: int | None, **settings: Any) -> PlainMethod:
+    known = ProblemConstants(smoothness=4.0, hessian_lipschitz=2.0, variance=variance)
+    theory = FIRST_ORDER[name].theory
+    assert theory is not None
+    return PlainMethod(theory(Premises(options=OPTIONS, constants=known, num_samples=n), **settings))
 
 
 def test_msgd_takes_2v_over_eps_squared_samples_and_a_step_of_one_over_l1() -> None:
@@ -58,10 +63,9 @@ def test_msgd_takes_everything_where_that_is_less() -> None:
 def test_scsg_anchors_on_everything_of_a_small_sum(batch: int, step: float) -> None:
     """η = (1/6)/4·(64/b)^{−2/3}: (1/24)/16 for b = 1, (1/24)/4 for b = 8. N follows from the counts."""
     for seed in range(3):
-        known = ProblemConstants(smoothness=4.0, hessian_lipschitz=2.0, variance=3.0)
         witness = Witness(bowls(64))
-        method = THEORY_METHODS["scsg"](OPTIONS, known, 64, {"batch_size": batch})
-        y, z = method.advance(witness, X0, None, Local(0.1, 64), random(seed))
+        scsg = method("scsg", 3.0, 64, batch_size=batch)
+        y, z = scsg.advance(witness, X0, None, Local(0.1, 64), random(seed))
         assert y is z
         inner = witness.answers[1:]
         assert {answer.size for answer in inner} <= {batch}
@@ -137,4 +141,13 @@ def test_what_a_corollary_leaves_free_is_listed_for_unknown_settings() -> None:
     with pytest.raises(
         TypeError, match="unknown setting 'step_size'; with settings='theory' a method takes batch_size"
     ):
-        run("scsg", 1.0, 64, step_size=0.1)
+        minimize(
+            bowls(64),
+            X0,
+            method="scsg",
+            settings="theory",
+            gamma=0.5,
+            step_size=0.1,
+            smoothness=4.0,
+            hessian_lipschitz=2.0,
+        )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.first_order.sums import DOUBLE, Witness, bowls, diagonal, random
 from unsaddle.cost import Cost
-from unsaddle.first_order.anchor import look
+from unsaddle.first_order.anchor import anchor_at
 from unsaddle.first_order.method import Local, PlainMethod, guarded
 
 ONE = torch.ones(1, dtype=DOUBLE)
@@ -37,7 +37,7 @@ def test_more_than_half_of_everything_is_everything() -> None:
 def test_the_guard_keeps_what_is_lower_and_lowers_l1_as_far_as_the_secants_allow() -> None:
     for secant, expected in ((0.0, 0.9), (0.95, 0.95)):
         known = local()
-        seen = look(diagonal(1.0), ONE, None, random())
+        seen = anchor_at(diagonal(1.0), ONE, None, random())
         half = 0.5 * ONE
         assert guarded(seen, half, known, secant) is half
         assert known.smoothness == expected
@@ -46,21 +46,21 @@ def test_the_guard_keeps_what_is_lower_and_lowers_l1_as_far_as_the_secants_allow
 @pytest.mark.parametrize("worse", [1.5, math.nan, math.inf])
 def test_the_guard_undoes_an_epoch_that_rises_and_doubles_l1(worse: float) -> None:
     known = local()
-    seen = look(diagonal(1.0), ONE, None, random())
+    seen = anchor_at(diagonal(1.0), ONE, None, random())
     assert guarded(seen, worse * ONE, known, secant=0.3) is ONE
     assert known.smoothness == 2.0
 
 
 def test_the_guard_forgives_rounding() -> None:
     known = local()
-    seen = look(diagonal(1.0), ONE, None, random())
+    seen = anchor_at(diagonal(1.0), ONE, None, random())
     assert guarded(seen, ONE * (1.0 + 2e-16), known) is not ONE
     assert known.smoothness == 0.9
 
 
 def test_the_guard_costs_the_samples_of_the_look_once() -> None:
     sums = Witness(bowls())
-    seen = look(sums, torch.ones(3, dtype=DOUBLE), 40, random())
+    seen = anchor_at(sums, torch.ones(3, dtype=DOUBLE), 40, random())
     before = sums.cost
     guarded(seen, torch.zeros(3, dtype=DOUBLE), local())
     assert sums.cost - before == Cost(values=8, value_samples=40)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from tests.first_order.sums import DOUBLE, Witness, bowls, diagonal, random
 from unsaddle.cost import Cost
-from unsaddle.first_order.anchor import look
+from unsaddle.first_order.anchor import anchor_at
 from unsaddle.first_order.method import Local
-from unsaddle.first_order.momentum import Momentum, MomentumSettings, sm
+from unsaddle.first_order.momentum import HeavyBall, MomentumSettings, Nesterov, Sgd, sm
 
 X0 = torch.tensor([1.0, -2.0, 0.5], dtype=DOUBLE)
 ETA, BETA, STEPS = 0.05, 0.75, 30  # 1 − β = 1/4
@@ -124,27 +124,28 @@ def known(smoothness: float, n: int | None = None) -> Local:
 def test_the_first_step_of_a_round_follows_l1(momentum: float, effective: float) -> None:
     """η/(1 − β) = 0.5k/L1, k = 1 or 2.5; and x⁺ moves by that times the gradient."""
     bowl = Witness(diagonal(1.0, 1.0, 1.0))
-    Momentum(momentum=momentum, s=1.0, num_steps=2).advance(bowl, X0, None, known(8.0, 1), random())
+    method = Nesterov(momentum=momentum, num_steps=2) if momentum else Sgd(num_steps=2)
+    method.advance(bowl, X0, None, known(8.0, 1), random())
     step = bowl.answers[0].x - bowl.answers[1].x
     # Nesterov's first step is η(1 + β)∇f, and η = (1 − β)·effective/L1.
     torch.testing.assert_close(step, effective / 8.0 * (1.0 - momentum**2) * X0)
 
 
-def test_a_round_costs_twenty_batches_and_the_values_of_the_look() -> None:
+def test_a_round_costs_twenty_batches_and_the_values_of_the_test() -> None:
     sums = Witness(bowls())
-    method = Momentum(momentum=0.9, s=1.0, batch_size=5)
-    seen = look(sums, X0, 40, random())
+    method = Nesterov(batch_size=5)
+    seen = anchor_at(sums, X0, 40, random())
     before = sums.cost
     method.advance(sums, X0, seen, known(2.0, 200), random())
     assert sums.cost - before == Cost(gradients=20, samples=100, values=8, value_samples=40)
     before = sums.cost
-    Momentum(momentum=0.9, s=1.0, batch_size=5, step_size=0.01).advance(sums, X0, seen, known(2.0, 200), random())
+    Nesterov(batch_size=5, step_size=0.01).advance(sums, X0, seen, known(2.0, 200), random())
     assert sums.cost - before == Cost(gradients=20, samples=100)  # A given step is not judged.
 
 
 def test_the_velocity_is_kept_from_round_to_round_until_it_is_forgotten() -> None:
-    bowl, method = diagonal(1.0, 0.5, 0.25), Momentum(momentum=0.9, s=0.0, step_size=0.5)
-    fresh = Momentum(momentum=0.9, s=0.0, step_size=0.5)
+    bowl, method = diagonal(1.0, 0.5, 0.25), HeavyBall(step_size=0.5)
+    fresh = HeavyBall(step_size=0.5)
     first, _ = method.advance(bowl, X0, None, known(1.0, 1), random())
     kept, _ = method.advance(bowl, first, None, known(1.0, 1), random())
     whole = sm(bowl, X0, MomentumSettings(step_size=0.05, momentum=0.9, s=0.0, num_steps=40), random())
@@ -159,11 +160,11 @@ def test_the_velocity_is_kept_from_round_to_round_until_it_is_forgotten() -> Non
 def test_l1_falls_slowly_while_the_value_does_and_rises_when_it_rises() -> None:
     bowl = diagonal(1.0, 1.0, 1.0)
     local = known(2.0, 1)
-    Momentum(momentum=0.0, s=1.0).advance(bowl, X0, look(bowl, X0, None, random()), local, random())
+    Sgd().advance(bowl, X0, anchor_at(bowl, X0, None, random()), local, random())
     assert local.smoothness == pytest.approx(0.95 * 2.0)
     # Steps of 2.01 overshoot a little each: (1.01)^20 = 1.2 times as far after a round, which is kept.
     local = known(0.5 / 2.01, 1)
-    y, _ = Momentum(momentum=0.0, s=1.0).advance(bowl, X0, look(bowl, X0, None, random()), local, random())
+    y, _ = Sgd().advance(bowl, X0, anchor_at(bowl, X0, None, random()), local, random())
     assert local.smoothness == pytest.approx(1.5 * 0.5 / 2.01)
     torch.testing.assert_close(y, 1.01**20 * X0)
 
@@ -171,26 +172,26 @@ def test_l1_falls_slowly_while_the_value_does_and_rises_when_it_rises() -> None:
 @pytest.mark.parametrize("smoothness", [1e-3, 1e-300])
 def test_a_round_that_rises_out_of_all_bounds_is_undone_with_its_velocity(smoothness: float) -> None:
     bowl, local = diagonal(1.0, 1.0, 1.0), known(smoothness, 1)
-    method = Momentum(momentum=0.9, s=1.0)
-    y, z = method.advance(bowl, X0, look(bowl, X0, None, random()), local, random())
+    method = Nesterov()
+    y, z = method.advance(bowl, X0, anchor_at(bowl, X0, None, random()), local, random())
     assert y is z is X0
     assert local.smoothness == pytest.approx(1.5 * smoothness)
     local.smoothness = 4.0
     again, _ = method.advance(bowl, X0, None, local, random())
-    fresh, _ = Momentum(momentum=0.9, s=1.0).advance(bowl, X0, None, known(4.0, 1), random())
+    fresh, _ = Nesterov().advance(bowl, X0, None, known(4.0, 1), random())
     assert torch.equal(again, fresh)
     assert math.isfinite(float(again.norm()))
 
 
 def test_its_batch_grows_with_the_noise_and_with_momentum() -> None:
     noisy = Local(eps=0.1, num_samples=None, smoothness=1.0, variance=3.0, gradient_norm=0.0)
-    assert Momentum(momentum=0.0, s=1.0).look_size(noisy) == 600  # 2V/ε²
-    assert Momentum(momentum=0.9, s=1.0).look_size(noisy) == 1500  # 2·2.5·V/ε²
-    assert Momentum(momentum=0.9, s=1.0, batch_size=7).look_size(noisy) == 7
+    assert Sgd().test_size(noisy) == 600  # 2V/ε²
+    assert Nesterov().test_size(noisy) == 1500  # 2·2.5·V/ε²
+    assert Nesterov(batch_size=7).test_size(noisy) == 7
     few = Local(eps=0.1, num_samples=100, smoothness=1.0, variance=3.0, gradient_norm=0.0)
-    assert Momentum(momentum=0.0, s=1.0).look_size(few) is None
+    assert Sgd().test_size(few) is None
 
 
 def test_a_momentum_of_one_is_refused_before_anything_runs() -> None:
     with pytest.raises(ValueError, match=r"momentum must be in \[0, 1\), got 1\.5; 0\.9 is usual"):
-        Momentum(momentum=1.5, s=1.0)
+        Nesterov(momentum=1.5)

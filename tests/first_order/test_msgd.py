@@ -7,7 +7,7 @@ import torch
 
 from tests.first_order.sums import DOUBLE, Witness, bowls, diagonal, random
 from unsaddle.cost import Cost
-from unsaddle.first_order.anchor import look
+from unsaddle.first_order.anchor import anchor_at
 from unsaddle.first_order.method import Local
 from unsaddle.first_order.msgd import Msgd
 
@@ -20,7 +20,7 @@ def known(smoothness: float, n: int | None = 1) -> Local:
 
 def test_the_step_is_the_gradient_over_l1_and_l1_then_falls() -> None:
     local, bowl = known(2.0), diagonal(1.0, 1.0, 1.0)
-    y, z = Msgd().advance(bowl, X0, look(bowl, X0, None, random()), local, random())
+    y, z = Msgd().advance(bowl, X0, anchor_at(bowl, X0, None, random()), local, random())
     assert y is z
     torch.testing.assert_close(z, 0.5 * X0)
     assert local.smoothness == pytest.approx(1.8)
@@ -30,7 +30,7 @@ def test_l1_is_doubled_until_the_value_falls_by_a_quarter_of_the_squared_gradien
     """On ½‖x‖² a step of 1/L1 gains (1/L1 − 1/(2·L1²))‖x‖², a quarter of ‖x‖²/L1 or more from L1 = 2/3 on."""
     for start, taken in ((2.0 / 3.0, 2.0 / 3.0), (0.66, 1.32), (0.1, 0.8), (1e-3, 1.024)):
         local, bowl = known(start), Witness(diagonal(1.0, 1.0, 1.0))
-        seen = look(bowl, X0, None, random())
+        seen = anchor_at(bowl, X0, None, random())
         _, z = Msgd().advance(bowl, X0, seen, local, random())
         torch.testing.assert_close(z, (1.0 - 1.0 / taken) * X0)
         assert local.smoothness == pytest.approx(0.9 * taken)
@@ -44,7 +44,7 @@ def test_a_step_costs_the_look_and_as_many_values() -> None:
 
 def test_the_look_of_the_test_is_the_sample_of_the_step() -> None:
     sums = Witness(bowls())
-    seen = look(sums, X0, 40, random())
+    seen = anchor_at(sums, X0, 40, random())
     before = sums.cost
     _, z = Msgd().advance(sums, X0, seen, known(4.0, 200), random())
     assert (sums.cost - before).gradients == 0

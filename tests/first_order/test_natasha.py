@@ -7,7 +7,7 @@ import torch
 
 from tests.first_order.sums import DOUBLE, Witness, bowls, random
 from unsaddle.cost import Cost
-from unsaddle.first_order.anchor import look
+from unsaddle.first_order.anchor import anchor_at
 from unsaddle.first_order.method import Local
 from unsaddle.first_order.natasha import Natasha
 
@@ -39,14 +39,14 @@ def test_its_first_step_follows_l1_and_sigma() -> None:
     """α = 0.5/(L1 + 2σ), σ = L1/10: the first step is α∇F_S."""
     for settings, alpha in (({}, 0.5 / 4.8), ({"sigma": 2.0}, 0.5 / 8.0), ({"step_size": 0.01}, 0.01)):
         sums = Witness(bowls())
-        seen = look(sums, X0, 64, random())
+        seen = anchor_at(sums, X0, 64, random())
         Natasha(**settings).advance(sums, X0, seen, known(4.0), random())
         torch.testing.assert_close(sums.answers[11].x, X0 - alpha * seen.gradient)
 
 
 def test_an_epoch_that_rises_is_undone_and_l1_doubled_unless_the_step_was_given() -> None:
     local = known(0.05)
-    y, z = Natasha(anchor_size=64).advance(bowls(), X0, look(bowls(), X0, 64, random()), local, random())
+    y, z = Natasha(anchor_size=64).advance(bowls(), X0, anchor_at(bowls(), X0, 64, random()), local, random())
     assert y is z
     assert torch.equal(y, X0)
     assert local.smoothness == 0.1

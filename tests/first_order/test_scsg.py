@@ -9,7 +9,7 @@ import torch
 
 from tests.first_order.sums import DOUBLE, Witness, bowls, random
 from unsaddle.cost import Cost
-from unsaddle.first_order.anchor import look
+from unsaddle.first_order.anchor import anchor_at
 from unsaddle.first_order.method import Local
 from unsaddle.first_order.scsg import Scsg, epoch_length, scsg_epoch
 
@@ -44,7 +44,7 @@ def test_no_epoch_is_longer_than_ten_times_the_mean() -> None:
 def test_an_epoch_costs_the_anchor_and_two_batches_a_step(anchor: int, batch: int) -> None:
     for seed in range(5):
         sums = Witness(bowls())
-        seen = look(sums, X0, anchor, random())
+        seen = anchor_at(sums, X0, anchor, random())
         scsg_epoch(sums, seen, batch_size=batch, step_size=0.1, generator=random(seed))
         steps = epoch_length(anchor, batch, random(seed))
         assert sums.cost == Cost(gradients=8 + 2 * steps, samples=anchor + 2 * batch * steps)
@@ -54,8 +54,8 @@ def test_with_an_anchor_of_everything_it_is_svrg_of_a_random_length() -> None:
     """Against SVRG written out, on the gradients that were given."""
     for seed in range(5):
         sums = Witness(bowls(n=60))
-        seen = look(sums, X0, None, random())
-        last, _ = scsg_epoch(sums, seen, batch_size=1, step_size=0.1, generator=random(seed))
+        seen = anchor_at(sums, X0, None, random())
+        last = scsg_epoch(sums, seen, batch_size=1, step_size=0.1, generator=random(seed)).last
         full, inner = sums.answers[0], sums.answers[1:]
         assert len(inner) == 2 * epoch_length(60, 1, random(seed))
         x = X0
@@ -78,7 +78,7 @@ def test_with_measured_constants_it_costs_that_and_the_values_of_the_anchor() ->
 def test_its_step_is_half_of_one_over_l1() -> None:
     sums = Witness(bowls())
     seed = next(s for s in range(20) if epoch_length(64, 4, random(s)) >= 2)
-    seen = look(sums, X0, 64, random())
+    seen = anchor_at(sums, X0, 64, random())
     Scsg().advance(sums, X0, seen, known(4.0), random(seed))
     torch.testing.assert_close(sums.answers[11].x, X0 - 0.125 * seen.gradient)
 
@@ -87,7 +87,7 @@ def test_an_epoch_that_rises_is_undone_and_l1_doubled_unless_the_step_was_given(
     sums = bowls()
     seed = next(s for s in range(20) if epoch_length(200, 7, random(s)) >= 5)
     local = known(0.05)  # Steps of 10, on curvatures about 1.
-    seen = look(sums, X0, None, random())
+    seen = anchor_at(sums, X0, None, random())
     y, z = Scsg().advance(sums, X0, seen, local, random(seed))
     assert y is z is X0
     assert local.smoothness == 0.1
@@ -98,5 +98,5 @@ def test_an_epoch_that_rises_is_undone_and_l1_doubled_unless_the_step_was_given(
 
 def test_its_anchor_is_four_times_v_over_the_squared_gradient() -> None:
     noisy = Local(eps=0.1, num_samples=None, variance=3.0, gradient_norm=0.4)
-    assert Scsg().look_size(noisy) == 300  # 4·3/(0.4²/4)
-    assert Scsg(anchor_size=77).look_size(noisy) == 77
+    assert Scsg().test_size(noisy) == 300  # 4·3/(0.4²/4)
+    assert Scsg(anchor_size=77).test_size(noisy) == 77

@@ -61,4 +61,4 @@ def test_epochs_come_to_the_minimum_linearly() -> None:
 
 
 def test_its_anchor_is_always_everything() -> None:
-    assert Svrg().look_size(known()) is None
+    assert Svrg().test_size(known()) is None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import Ending, Function, Solution
-from unsaddle.first_order.anchor import Look
+from unsaddle.first_order.anchor import Anchor
 from unsaddle.first_order.method import FirstOrderMethod, Local, PlainMethod
 from unsaddle.framework import Evidence, neon_a
 from unsaddle.objective import Objective
@@ -40,10 +40,10 @@ class Script:
     def begin(self, run: Run, x: Tensor, local: Local) -> None:
         self.log.append(f"begin {float(x):g}")
 
-    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Look:
+    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
         self.log.append(f"test {float(y):g}")
         norm = self.norms.pop(0)
-        return Look(
+        return Anchor(
             x=y,
             functions=(),
             gradient=torch.tensor([norm]),
@@ -53,14 +53,14 @@ class Script:
             everything=True,
         )
 
-    def is_small(self, seen: Look) -> bool:
+    def is_small(self, run: Run, seen: Anchor) -> bool:
         return seen.norm <= 1.0
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
         self.log.append(f"extract {float(y):g}")
         return self.extractions.pop(0)
 
-    def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
+    def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         self.log.append(f"escape {float(y):g}")
         return self.escapes.pop(0)
 
@@ -69,11 +69,11 @@ class Script:
         self.recoveries -= 1
         return self.recoveries >= 0
 
-    def look_size(self, local: Local) -> int | None:
+    def test_size(self, local: Local) -> int | None:
         return None
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         self.log.append(f"advance {float(x):g}" + (" with the look" if seen is not None else ""))
         assert seen is None or seen.x is x

@@ -16,7 +16,7 @@ from tests.first_order.sums import DOUBLE, random
 from unsaddle import Ending, FiniteSum, Function, Solution, Stream, minimize
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.first_order.anchor import Look
+from unsaddle.first_order.anchor import Anchor
 from unsaddle.first_order.method import Local, PlainMethod
 from unsaddle.first_order.scsg import Scsg
 from unsaddle.framework import PracticalPlan, neon_a
@@ -76,7 +76,7 @@ class Staged(PracticalPlan):
         self._as("begin")
         super().begin(*arguments)
 
-    def test(self, *arguments: Any) -> Look:
+    def test(self, *arguments: Any) -> Anchor:
         self._as("test")
         seen = super().test(*arguments)
         self._as("method")
@@ -135,14 +135,14 @@ class Sizes:
         return f
 
 
-def looks_of(mean: float, rounds: int, spread: float = 1.0) -> tuple[list[int], list[Look]]:
+def looks_of(mean: float, rounds: int, spread: float = 1.0) -> tuple[list[int], list[Anchor]]:
     """Look sizes of so many tests in a row, at a gradient `mean` and with ε = 0.05."""
     objective = Sizes(mean, spread)
     plan = PracticalPlan(options=options())
     run = Run(objective, torch.zeros(1, dtype=DOUBLE), method="", eps=0.05)  # type: ignore[arg-type]
     local = Local(eps=0.05, num_samples=None, variance=spread**2, gradient_norm=1.0)
     method = PlainMethod(lambda f, x, g: (x, x))
-    method.look_size = lambda local: 64  # type: ignore[method-assign]
+    method.test_size = lambda local: 64  # type: ignore[method-assign]
     looks, sizes = [], []
     for _ in range(rounds):
         objective.sizes.clear()
@@ -310,11 +310,11 @@ def test_an_automatic_step_is_made_smaller_after_infinity() -> None:
 
         forgotten = 0
 
-        def look_size(self, local: Local) -> int | None:
+        def test_size(self, local: Local) -> int | None:
             return None
 
         def advance(
-            self, objective: Any, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+            self, objective: Any, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
         ) -> tuple[Tensor, Tensor]:
             assert seen is not None
             y = x - 5.0 / local.smoothness * seen.gradient

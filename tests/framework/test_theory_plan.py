@@ -14,10 +14,10 @@ from unsaddle import Ending, Function, Stream, minimize
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Status
 from unsaddle.first_order.method import Local, PlainMethod
+from unsaddle.first_order.premises import ProblemConstants
 from unsaddle.framework import TheoryPlan
 from unsaddle.framework import theory_plan as framework_theory
 from unsaddle.framework.plan import Evidence
-from unsaddle.framework.theory_plan import ProblemConstants
 from unsaddle.options import Options
 from unsaddle.run import Run
 from unsaddle.theory import extraction
@@ -64,7 +64,7 @@ def test_what_passes_is_a_norm_of_eps() -> None:
     run = start(Function(lambda x: x[0]))
     for scale, passes in ((0.1, True), (0.1001, False)):
         run = start(Function(lambda x, scale=scale: scale * x[0]))
-        assert plan().is_small(plan().test(run, run.x, STILL, Local(0.1, 1))) is passes
+        assert plan().is_small(run, plan().test(run, run.x, STILL, Local(0.1, 1))) is passes
 
 
 def test_the_escape_is_c_gamma_over_l2_to_either_side() -> None:

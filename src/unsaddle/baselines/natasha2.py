@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import common
+from unsaddle.baselines import constants
+from unsaddle.baselines.guard import Guard, check_output
+from unsaddle.baselines.samples import batch, measured_anchor
 from unsaddle.curvature import oja as oja_method
 from unsaddle.curvature.power import second_order
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Look
+from unsaddle.first_order.anchor import Anchor
 from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
-from unsaddle.options import Options, settings_from
+from unsaddle.options import Options, check_settings, settings_from
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import quadratics
 
@@ -62,18 +64,10 @@ class Natasha2Settings:
     """Δ = F(x0) − min F, for `theory`."""
 
     def __post_init__(self) -> None:
-        for name in ("step_size", "gamma", "smoothness"):
-            checks.positive(getattr(self, name), name, "leave it out to have it chosen")
+        counts = ("sub_epochs", "anchor_size", "batch_size", "steps", "first_order_steps")
+        check_settings(self, positive=("step_size", "gamma", "smoothness"), counts=counts)
+        check_settings(self, positive=("hessian_lipschitz",), hint="leave it out if it is not known")
         checks.not_negative(self.sigma, "sigma", "0 takes the regularisation away")
-        checks.count(self.sub_epochs, "sub_epochs")
-        for name in ("anchor_size", "batch_size", "steps", "first_order_steps"):
-            if getattr(self, name) is not None:
-                checks.count(getattr(self, name), name)
-        if self.hessian_lipschitz is not None:
-            checks.positive(self.hessian_lipschitz, "hessian_lipschitz", "leave it out if it is not known")
-
-
-PLACEHOLDERS = {"step_size": 1.0, "sigma": 1.0, "sub_epochs": 1, "gamma": 1.0, "smoothness": 1.0}
 
 
 def theory_settings(run: Run, options: Options) -> Natasha2Settings:
@@ -82,7 +76,7 @@ def theory_settings(run: Run, options: Options) -> Natasha2Settings:
     L1δ/(Vε)^{1/3} ≥ L2:   L̃ = σ̃ = L2(Vε)^{1/3}/δ;   else   L̃ = L1,  σ̃ = max(VεL2³/(L1²δ³), εL1/√V)
     B = V/ε²;   p = (σ̃²V/(L̃²ε²))^{1/3};   m = B/p;   α = 1/(σ̃m);   N1 = σ̃Δ/(pε²)
     """
-    L1, L2, V, gap = common.needed(options, "smoothness", "hessian_lipschitz", "variance", "initial_gap")
+    L1, L2, V, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "variance", "initial_gap")
     eps = options.eps
     delta = math.sqrt(eps) if options.gamma is None else options.gamma
     if L1 * delta / (V * eps) ** (1.0 / 3.0) >= L2:
@@ -94,7 +88,7 @@ def theory_settings(run: Run, options: Options) -> Natasha2Settings:
     m = max(1, B // p)
     return settings_from(
         Natasha2Settings,
-        common.given(options),
+        options.method_settings,
         step_size=1.0 / (sigma * m),
         sigma=sigma,
         sub_epochs=p,
@@ -110,10 +104,9 @@ def theory_settings(run: Run, options: Options) -> Natasha2Settings:
 
 def practical_settings(run: Run, options: Options) -> Natasha2Settings:
     """α = 1/(2L1), σ̃ = max(γ, L1/10), p = 2; B = 4V/max(ε², ĝ²/4), b = ⌈B^{2/3}/5⌉, m = max(5, ⌈B/(pb)⌉)."""
-    known = common.given(options)
-    settings_from(Natasha2Settings, known, **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
-    L1 = common.smoothness(run, options)
-    gamma = common.curvature_sought(options, L1)
+    known = options.method_settings
+    L1 = constants.smoothness(run, options)
+    gamma = constants.curvature_sought(options, L1)
     defaults = {"step_size": 0.5 / L1, "sigma": max(gamma, 0.1 * L1), "sub_epochs": 2}
     return settings_from(Natasha2Settings, known, **defaults, gamma=gamma, smoothness=L1)
 
@@ -142,8 +135,8 @@ def oja(run: Run, options: Options, x: Tensor, gamma: float, smoothness: float) 
     The steps that −γ needs are many more than a lower curvature needs. So in the practical setting a sixteenth and a
     quarter of them are tried first: a third more work where there is nothing, a tenth of it at most saddles.
     """
-    judge = second_order(common.batch(run, JUDGES, hessian=True))
-    dimension, n = x.numel(), run.num_samples
+    judge = second_order(batch(run, JUDGES, hessian=True))
+    dimension, n = vectors.dimension(x), run.num_samples
     while True:
         if options.theory:
             settings = oja_method.theory_settings(
@@ -178,7 +171,7 @@ def penalty_gradient(x: Tensor, centre: Tensor, radius: float, smoothness: float
     return out.mul_(2.0 * smoothness * (distance - radius) / distance)
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a second-order stationary point online: Oja where the curvature may be negative, else Natasha 1.5.
 
         v = Oja(y_k)
@@ -186,7 +179,7 @@ def minimise(run: Run, options: Options) -> None:
         else:   (ŷ_k, y_{k+1}) = one epoch of Natasha 1.5 from y_k on F(x) + L1·(max(0, ‖x − y_k‖ − δ/L2))²
         after N1 epochs:   (y, ŷ) a random pair of them;   return SGD on F + L1·(…)² + σ̃‖x − ŷ‖²
 
-    Allen-Zhu (2017), Algorithm 3; spec 3.1 to 3.3. Õ(ε^{-3.25}) at δ = ε^{1/4}, the paper's curvature δ being our
+    Allen-Zhu (2017), Algorithm 3. Õ(ε^{-3.25}) at δ = ε^{1/4}, the paper's curvature δ being our
     `gamma`. Oja's products are of Hessians, counted apart from gradients.
 
     Letters: α = `step_size`, σ̃ = `sigma`, p = `sub_epochs`, B = `anchor_size`, m = `steps`, N1 = `first_order_steps`.
@@ -203,19 +196,18 @@ def minimise(run: Run, options: Options) -> None:
     gamma, L1, alpha = settings.gamma, settings.smoothness, settings.step_size
     L2 = settings.hessian_lipschitz
     radius = math.inf if L2 is None else gamma / L2
-    y, epochs, watch, pairs = run.x, 0, common.Watch(run), []
-    seen: Look | None = None
+    y, epochs, guard, pairs = run.x, 0, Guard(run), []
+    seen: Anchor | None = None
     while True:
         if seen is None:
-            seen = common.measured_look(run, y, options.eps, settings.anchor_size)
-            watch.seen(y, seen.value)
+            seen = measured_anchor(run, y, options.eps, settings.anchor_size)
+            guard.seen(y, seen.value)
             run.checked(y, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))
         small = seen.passes(options.eps)
         if small or settings.oja_always:
             # L1 as it is here: the one that backtracking arrived at may be far above it, and Oja's steps are L1/γ many.
-            found = oja(run, options, y, gamma, L1 if options.theory else common.smoothness(run, options, y))
-            run.curvature = found.lowest
-            run.record("extraction", value=seen.value, curvature=found.lowest, note=found.status.name)
+            found = oja(run, options, y, gamma, L1 if options.theory else constants.smoothness(run, options, y))
+            run.extracted(curvature=found.lowest, note=found.status.name)
             if found.vector is not None:
                 y, seen = _escaped(run, seen, y, found, radius), None
                 continue
@@ -241,7 +233,7 @@ def minimise(run: Run, options: Options) -> None:
         )
         epochs += 1
         pairs.append((y, centres[_below(len(centres), run)]))
-        if not options.theory and not watch.lowered(seen.value_at(y_next), seen, alpha):
+        if not options.theory and not guard.lowered(seen.value_at(y_next), seen, alpha):
             L1, alpha = 2.0 * L1, alpha / 2.0
             if alpha < 1e-12 * settings.step_size:
                 raise RunEnded(Ending.DIVERGED)
@@ -251,19 +243,18 @@ def minimise(run: Run, options: Options) -> None:
             _return_output(run, pairs[_below(len(pairs), run)], settings, radius, B)
 
 
-def _escaped(run: Run, seen: Look, y: Tensor, found: Candidate, radius: float) -> Tensor:
+def _escaped(run: Run, seen: Anchor, y: Tensor, found: Candidate, radius: float) -> Tensor:
     """The step along negative curvature."""
     v = found.vector
     assert v is not None
     if math.isinf(radius):
-        moved = common.line_search(seen.value_at, y, v, seen.value, common.first_length(y))
+        moved = escape.by_guessed_lengths(seen.value_at, y, v, seen.value)
         if moved is None:
             raise RunEnded(Ending.CURVATURE_UNDECIDED)
         y_next = moved[0]
     else:
         y_next = escape.at_random(y, v, radius, run.generator)
-    run.escapes += 1
-    run.record("escape", curvature=found.lowest, note=f"length {vectors.norm(y_next - y):.3g}")
+    run.escaped(y_next, curvature=found.lowest, note=f"length {vectors.norm(y_next - y):.3g}")
     return y_next
 
 
@@ -272,16 +263,16 @@ def _return_output(
 ) -> None:
     """SGD on F + L1·(max(0, ‖x − y‖ − δ/L2))² + σ̃‖x − ŷ‖², which is strongly convex: B steps of 1/(L1 + 2σ̃(t + 1))."""
     (y, y_hat), L1, sigma = pair, settings.smoothness, settings.sigma
-    x, watch = y_hat.clone(), common.Watch(run)
+    x, guard = y_hat.clone(), Guard(run)
     for t in range(steps):
-        value, g = common.batch(run, settings.batch_size or 1).value_and_grad(x)
-        watch.seen(x, float(value))
+        value, g = batch(run, settings.batch_size or 1).value_and_grad(x)
+        guard.seen(x, float(value))
         step = torch.add(g, x - y_hat, alpha=2.0 * sigma)
         extra = penalty_gradient(x, y, radius, L1)
         if extra is not None:
             step.add_(extra)
         x = torch.sub(x, step, alpha=1.0 / (L1 + 2.0 * sigma * (t + 1)))
-    common.final_look(run, x, settings.anchor_size or steps)
+    check_output(run, x, settings.anchor_size or steps)
     raise RunEnded(Ending.OUTPUT)
 
 

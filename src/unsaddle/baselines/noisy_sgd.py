@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import common
-from unsaddle.options import Options, settings_from
-from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.baselines import constants
+from unsaddle.baselines.guard import Guard, check_output
+from unsaddle.baselines.samples import batch, batch_for, variance_anchor
+from unsaddle.options import Options, check_settings, settings_from
+from unsaddle.run import REPORT_EVERY, Ending, Run, RunEnded
 
 SMALLEST_BATCH = 16
 """Samples a step where V asks for less: at a saddle where all components' gradients vanish it is zero."""
@@ -40,10 +42,9 @@ class NoisySgdSettings:
     """Whether what was measured at x0 is measured again on the way: V and b every 50 steps, L1 at 64, 128, … steps."""
 
     def __post_init__(self) -> None:
-        checks.positive(self.step_size, "step_size", "leave it out to have it chosen from a measured L1")
+        hint = "leave it out to have it chosen from a measured L1"
+        check_settings(self, positive=("step_size",), counts=("batch_size", "num_steps"), hint=hint)
         checks.not_negative(self.noise, "noise", "0 gives plain SGD")
-        checks.count(self.batch_size, "batch_size")
-        checks.count(self.num_steps, "num_steps")
 
 
 def theory_settings(options: Options) -> NoisySgdSettings:
@@ -51,11 +52,11 @@ def theory_settings(options: Options) -> NoisySgdSettings:
 
     The theorem hides a polynomial in d in both; as it does not say which, it is left out.
     """
-    (L1,) = common.needed(options, "smoothness")
+    (L1,) = constants.needed(options, "smoothness")
     eta = min(options.eps**2, 1.0 / L1)
     steps = math.ceil(math.log(1.0 / options.delta) / eta**2)
     defaults = {"step_size": eta, "noise": 1.0, "batch_size": 1, "num_steps": steps, "measure_again": False}
-    return settings_from(NoisySgdSettings, common.given(options), **defaults)
+    return settings_from(NoisySgdSettings, options.method_settings, **defaults)
 
 
 def practical_settings(run: Run, options: Options) -> NoisySgdSettings:
@@ -65,27 +66,25 @@ def practical_settings(run: Run, options: Options) -> NoisySgdSettings:
     ε. From an exact saddle, noise of ‖n‖/√d along a direction of curvature −γ grows to length one in
     ln(√d/(η‖n‖))/(ηγ) steps. Only what is not given is measured.
     """
-    known = common.given(options)
-    placeholders = {"step_size": 1.0, "noise": 1.0, "batch_size": 1, "num_steps": 1}
-    settings_from(NoisySgdSettings, known, **placeholders)  # Refuses what cannot be before anything is spent.
+    known = options.method_settings
     defaults: dict[str, float | int] = {"noise": options.eps / 2.0}
     if "step_size" not in known or "num_steps" not in known:
-        L1 = common.smoothness(run, options)
+        L1 = constants.smoothness(run, options)
         eta = float(known.get("step_size", STEP_SHARE / L1))
         noise = float(known.get("noise", 0.0)) or options.eps / 2.0
-        growth = max(1.0, math.log(math.sqrt(run.x.numel()) / (eta * noise)))
-        steps = math.ceil(SADDLES * growth / (eta * common.curvature_sought(options, L1)))
+        growth = max(1.0, math.log(math.sqrt(vectors.dimension(run.x)) / (eta * noise)))
+        steps = math.ceil(SADDLES * growth / (eta * constants.curvature_sought(options, L1)))
         defaults |= {"step_size": eta, "num_steps": steps}
     if "batch_size" not in known:
         defaults["batch_size"] = _batch_size(run, run.x, options, 4 * SMALLEST_BATCH)
     return settings_from(NoisySgdSettings, known, **defaults)
 
 
-def _batch_size(run: Run, x: torch.Tensor, options: Options, look_size: int) -> int:
-    seen = common.variance_look(run, x, look_size)
+def _batch_size(run: Run, x: torch.Tensor, options: Options, anchor_size: int) -> int:
+    seen = variance_anchor(run, x, anchor_size)
     if not seen.is_finite:
         raise RunEnded(Ending.DIVERGED if run.ledger.gradients > 100 else Ending.NOT_FINITE)
-    return common.batch_for(seen, eps=options.eps, share=2.0, at_least=SMALLEST_BATCH, num_samples=run.num_samples)
+    return batch_for(seen, eps=options.eps, share=2.0, at_least=SMALLEST_BATCH, num_samples=run.num_samples)
 
 
 class Drift:
@@ -97,28 +96,28 @@ class Drift:
     def __init__(self, run: Run, options: Options, step_size: float, batch_size: int, measure_again: bool) -> None:
         self.step_size, self.batch_size = step_size, batch_size
         self._run, self._options = run, options
-        known = common.given(options)
+        known = options.method_settings
         self._measure_step = measure_again and "step_size" not in known and "smoothness" not in known
         self._measure_batch = measure_again and "batch_size" not in known and run.num_samples != 1
         self._next_step = 64
 
     def follow(self, t: int, x: torch.Tensor) -> None:
         """Before step t, at x."""
-        if self._measure_batch and t > 0 and t % common.REPORT_EVERY == 0:
+        if self._measure_batch and t > 0 and t % REPORT_EVERY == 0:
             self.batch_size = _batch_size(self._run, x, self._options, max(4 * SMALLEST_BATCH, self.batch_size))
         if self._measure_step and t == self._next_step:
             self._next_step *= 2
-            L1 = common.smoothness(self._run, self._options, x)
+            L1 = constants.smoothness(self._run, self._options, x)
             self.step_size = min(self.step_size, STEP_SHARE / L1)
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a local minimum of a function whose saddles are strict, by noise alone.
 
         x ← x − η(∇f(x; ξ) + n),   n uniform on the unit sphere,   at every step
 
-    Ge, Huang, Jin, Yuan (2015), Algorithm 1; spec 2.1. The last iterate is the output; nothing is ever checked, so the
-    run ends with `OUTPUT`, and the gradient that it reports is from one look at the end.
+    Ge, Huang, Jin, Yuan (2015), Algorithm 1. The last iterate is the output; nothing is ever checked, so the
+    run ends with `OUTPUT`, and the gradient that it reports is measured once, at the end.
 
     Letters: η = `step_size`, ‖n‖ = `noise`, T = `num_steps`.
 
@@ -130,14 +129,14 @@ def minimise(run: Run, options: Options) -> None:
     """
     settings = theory_settings(options) if options.theory else practical_settings(run, options)
     drift = Drift(run, options, settings.step_size, settings.batch_size, settings.measure_again and not options.theory)
-    watch, x = common.Watch(run), run.x
+    guard, x = Guard(run), run.x
     for t in range(settings.num_steps):
         drift.follow(t, x)
-        value, g = common.batch(run, drift.batch_size).value_and_grad(x)
-        watch.seen(x, float(value))
+        value, g = batch(run, drift.batch_size).value_and_grad(x)
+        guard.seen(x, float(value))
         n = vectors.random_direction(x, run.generator).mul_(settings.noise)
         x = torch.sub(x, n.add_(g), alpha=drift.step_size)
-        if (t + 1) % common.REPORT_EVERY == 0:
+        if (t + 1) % REPORT_EVERY == 0:
             run.record("epoch", value=float(value))
-    common.final_look(run, x, 4 * drift.batch_size)
+    check_output(run, x, 4 * drift.batch_size)
     raise RunEnded(Ending.OUTPUT)

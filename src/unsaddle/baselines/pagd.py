@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import common
+from unsaddle.baselines import constants
+from unsaddle.baselines.guard import Guard
 from unsaddle.baselines.pgd import REACH
+from unsaddle.baselines.samples import everything
 from unsaddle.objective import SampledFunction
-from unsaddle.options import Options, settings_from
-from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.options import Options, check_settings, settings_from
+from unsaddle.run import REPORT_EVERY, Ending, Run, RunEnded
 from unsaddle.theory.start import unlucky_component
 
 
@@ -52,38 +54,23 @@ class PagdSettings:
     """c, for `theory`: an unnamed absolute constant."""
 
     def __post_init__(self) -> None:
-        for name in ("step_size", "nonconvexity", "exploitation_radius", "noise_radius", "gradient_threshold"):
-            checks.positive(getattr(self, name), name, "leave it out to have it chosen")
-        for name in ("decrease", "gamma", "constant"):
-            checks.positive(getattr(self, name), name, "leave it out to have it chosen")
+        lengths = ("step_size", "exploitation_radius", "noise_radius")
+        others = ("nonconvexity", "gradient_threshold", "decrease", "gamma", "constant")
+        check_settings(self, positive=(*lengths, *others), counts=("wait",))
         if not 0.0 < self.momentum_loss <= 1.0:
             raise ValueError(f"momentum_loss must be in (0, 1], got {self.momentum_loss!r}; 1 is gradient descent")
-        checks.count(self.wait, "wait")
-
-
-PLACEHOLDERS = {
-    "step_size": 1.0,
-    "momentum_loss": 1.0,
-    "nonconvexity": 1.0,
-    "exploitation_radius": 1.0,
-    "noise_radius": 1.0,
-    "gradient_threshold": 1.0,
-    "wait": 1,
-    "decrease": 1.0,
-    "gamma": 1.0,
-}
 
 
 def theory_settings(run: Run, options: Options) -> PagdSettings:
     """κ = L1/√(L2ε), η = 1/(4L1), θ = 1/(4√κ), γ = θ²/η, s = γ/(4L2), χ = max(1, log(dL1Δ/(L2εδ))), 𝒯 = √κ·χc,
     r = ηεχ⁻⁵c⁻⁸, 𝓔 = √(ε³/L2)·χ⁻⁵c⁻⁷. Eq. (3) of the paper.
     """
-    L1, L2, gap = common.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
-    eps, known = options.eps, common.given(options)
+    L1, L2, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
+    eps, known = options.eps, options.method_settings
     c = checks.positive(known.get("constant", 1.0), "constant")
     kappa, eta = L1 / math.sqrt(L2 * eps), 0.25 / L1
     theta = 0.25 / math.sqrt(kappa)
-    chi = max(1.0, math.log(run.x.numel() * L1 * gap / (L2 * eps * options.delta)))
+    chi = max(1.0, math.log(vectors.dimension(run.x) * L1 * gap / (L2 * eps * options.delta)))
     return settings_from(
         PagdSettings,
         known,
@@ -117,15 +104,15 @@ def practical_settings(run: Run, options: Options, value0: float) -> PagdSetting
 
     U = 1e-2·max(1, ‖x0‖) and τ as in `pgd`; μ is `growth`.
     """
-    known = common.given(options)
-    L1 = common.smoothness(run, options)
-    gamma = common.curvature_sought(options, L1)
+    known = options.method_settings
+    L1 = constants.smoothness(run, options)
+    gamma = constants.curvature_sought(options, L1)
     eta = float(known.get("step_size", 0.25 / L1))
     theta = float(known.get("momentum_loss", min(1.0, 0.25 * math.sqrt(gamma / L1))))
     rounding = torch.finfo(run.x.dtype).eps * max(1.0, abs(value0))
     U = max(REACH * max(1.0, vectors.norm(run.x)), math.sqrt(100.0 * rounding / gamma))
     r = float(known.get("noise_radius", U / 10.0))
-    tau = unlucky_component(dimension=run.x.numel(), delta=options.delta)
+    tau = unlucky_component(dimension=vectors.dimension(run.x), delta=options.delta)
     mu = growth(step_size=eta, momentum_loss=theta, gamma=gamma)
     return settings_from(
         PagdSettings,
@@ -157,14 +144,14 @@ def exploit(value: Callable[[Tensor], float], x: Tensor, value_x: float, v: Tens
     return trials[values.index(best)] if best < value_x else x
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a second-order stationary point of F with accelerated full gradients.
 
         if ‖∇F(x)‖ ≤ ε and there was no perturbation in the last 𝒯 steps:  x ← x + ξ,  ξ uniform in the ball of radius r
         y = x + (1 − θ)v;   x′ = y − η∇F(y);   v′ = x′ − x
         if F(x) ≤ F(y) + ∇F(y)·(x − y) − (γ/2)‖x − y‖²:   (x′, v′) = NCE(x, v, s)
 
-    Jin, Netrapalli, Jordan (2017), Algorithms 1 and 2; spec 2.4. Õ(ε^{-7/4}) gradients. The Hamiltonian
+    Jin, Netrapalli, Jordan (2017), Algorithms 1 and 2. Õ(ε^{-7/4}) gradients. The Hamiltonian
     F(x) + ‖v‖²/(2η) never rises; where it fell by less than 𝓔 in the 𝒯 steps after a perturbation, the point before it
     is returned.
 
@@ -178,12 +165,10 @@ def minimise(run: Run, options: Options) -> None:
     Cost: the gradient at y and the value at x, a step; where the last perturbation is long enough ago, the gradient at
     x in the place of its value. Two values an exploitation.
     """
-    f = common.everything(run)
-    if not options.theory:
-        settings_from(PagdSettings, common.given(options), **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
-    x, watch = run.x, common.Watch(run)
+    f = everything(run)
+    x, guard = run.x, Guard(run)
     value_x, norm_x = _value_and_norm(f, x)
-    watch.seen(x, value_x)
+    guard.seen(x, value_x)
     settings = theory_settings(run, options) if options.theory else practical_settings(run, options, value_x)
     run.gamma = settings.gamma
     eta, theta, gamma, wait = settings.step_size, settings.momentum_loss, settings.nonconvexity, settings.wait
@@ -203,28 +188,28 @@ def minimise(run: Run, options: Options) -> None:
         if squared > 0.0 and value_x <= float(value_y) + slope - 0.5 * gamma * squared:
             x_next = exploit(lambda z: float(f.value(z)), x, value_x, v, settings.exploitation_radius)
             v_next = torch.zeros_like(v)
-            if x_next is not x:
-                run.escapes += 1
-                run.record("escape", value=value_x, note="negative curvature exploited along the momentum")
+            exploited = x_next is not x
         else:
-            x_next, v_next = stepped, stepped - x
+            x_next, v_next, exploited = stepped, stepped - x, False
         if since + 1 >= wait:  # The next step asks how large the gradient is.
             value_next, norm_next = _value_and_norm(f, x_next)
         else:
             value_next, norm_next = float(f.value(x_next)), math.inf
-        if settings.backtracking and _rises(value_next, v_next, value_x, v, eta, watch.rounding(x.dtype)):
+        if settings.backtracking and _rises(value_next, v_next, value_x, v, eta, guard.rounding(x.dtype)):
             eta, theta, wait, v = eta / 2.0, theta / math.sqrt(2.0), math.ceil(math.sqrt(2.0) * wait), v.zero_()
             continue
-        watch.seen(x_next, value_next)
+        guard.seen(x_next, value_next)
+        if exploited:
+            run.escaped(x_next, value=value_next, note="negative curvature exploited along the momentum")
         x, v, value_x, norm_x = x_next, v_next, value_next, norm_next
         since, t = since + 1, t + 1
         if since == wait and math.isfinite(energy_before):
             if energy_before - _hamiltonian(value_x, v, eta) < settings.decrease:
                 run.checked(before[0], value=before[1], gradient_norm=before[2], gradient_error=0.0)
                 raise RunEnded(Ending.SECOND_ORDER_POINT)
-            run.escapes += 1
-            run.record("escape", value=value_x, note=f"a perturbation lowered the Hamiltonian within {wait} steps")
-        if t % common.REPORT_EVERY == 0:
+            note = f"a perturbation lowered the Hamiltonian within {wait} steps"
+            run.escaped(x, value=value_x, note=note)
+        if t % REPORT_EVERY == 0:
             run.record("epoch", value=value_x)
 
 

@@ -9,16 +9,18 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import common
+from unsaddle.baselines import constants
+from unsaddle.baselines.guard import Guard
+from unsaddle.baselines.samples import everything
 from unsaddle.objective import SampledFunction
-from unsaddle.options import Options, settings_from
-from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.options import Options, check_settings, settings_from
+from unsaddle.run import REPORT_EVERY, Ending, Run, RunEnded
 from unsaddle.theory import quadratics
 from unsaddle.theory.start import unlucky_component
 
 REACH = 1e-2
 """U, the displacement that a wait is long enough for, as a share of max(1, ‖x0‖): small enough for the function to be
-quadratic there, as `constants.practice.trust_radius` has it. The noise is a tenth of it."""
+quadratic there, as `theory.quadratics.trust_radius` has it. The noise is a tenth of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,21 +55,20 @@ class PgdSettings:
     """c, for `theory`: at most an unnamed absolute constant."""
 
     def __post_init__(self) -> None:
-        for name in ("step_size", "noise_radius", "gradient_threshold", "value_threshold", "gamma", "constant"):
-            checks.positive(getattr(self, name), name, "leave it out to have it chosen")
-        for name in ("noise_radius", "gradient_threshold", "value_threshold"):
-            checks.positive(getattr(self, f"{name}_multiplier"), f"{name}_multiplier", "1 leaves the constant as it is")
-        checks.count(self.wait, "wait")
+        thresholds = ("noise_radius", "gradient_threshold", "value_threshold")
+        check_settings(self, positive=("step_size", *thresholds, "gamma", "constant"), counts=("wait",))
+        multipliers = [f"{name}_multiplier" for name in thresholds]
+        check_settings(self, positive=multipliers, hint="1 leaves the constant as it is")
 
 
 def theory_settings(run: Run, options: Options) -> PgdSettings:
     """χ = 3·max(log(dL1Δ/(cε²δ)), 4), η = c/L1, r = √c·ε/(χ²L1), g_th = √c·ε/χ², f_th = c√(ε³/L2)/χ³,
     t_th = χL1/(c²√(L2ε)), γ = √(L2ε). Algorithm 2 of the paper.
     """
-    L1, L2, gap = common.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
-    eps, known = options.eps, common.given(options)
+    L1, L2, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
+    eps, known = options.eps, options.method_settings
     c = checks.positive(known.get("constant", 1.0), "constant")
-    chi = 3.0 * max(math.log(run.x.numel() * L1 * gap / (c * eps**2 * options.delta)), 4.0)
+    chi = 3.0 * max(math.log(vectors.dimension(run.x) * L1 * gap / (c * eps**2 * options.delta)), 4.0)
     return settings_from(
         PgdSettings,
         known,
@@ -88,14 +89,14 @@ def practical_settings(run: Run, options: Options, value0: float) -> PgdSettings
     1 + ηγ a step: after t_th steps it has length U, and the value has fallen by γU²/2. U is at least so large that this
     is not drowned by rounding.
     """
-    known = common.given(options)
-    L1 = common.smoothness(run, options)
-    gamma = common.curvature_sought(options, L1)
+    known = options.method_settings
+    L1 = constants.smoothness(run, options)
+    gamma = constants.curvature_sought(options, L1)
     eta = float(known.get("step_size", quadratics.step_size(smoothness=L1)))
     rounding = torch.finfo(run.x.dtype).eps * max(1.0, abs(value0))
     U = max(REACH * max(1.0, vectors.norm(run.x)), math.sqrt(100.0 * rounding / gamma))
     r = float(known.get("noise_radius", U / 10.0))
-    tau = unlucky_component(dimension=run.x.numel(), delta=options.delta)
+    tau = unlucky_component(dimension=vectors.dimension(run.x), delta=options.delta)
     growing = math.log(max(math.e, U / (max(r, 1e-300) * math.sqrt(tau))))
     return settings_from(
         PgdSettings,
@@ -109,7 +110,7 @@ def practical_settings(run: Run, options: Options, value0: float) -> PgdSettings
     )
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a second-order stationary point of F with full gradients.
 
         if ‖∇F(x)‖ ≤ g_th and the last perturbation is more than t_th steps ago:
@@ -117,7 +118,7 @@ def minimise(run: Run, options: Options) -> None:
         if it is t_th steps ago and F(x) − F(x̃) > −f_th:  return x̃
         x ← x − η∇F(x)
 
-    Jin, Ge, Netrapalli, Kakade, Jordan (2017), Algorithm 2; spec 2.3. O(L1·Δ/ε²·log⁴) gradients for an ε-second-order
+    Jin, Ge, Netrapalli, Kakade, Jordan (2017), Algorithm 2. O(L1·Δ/ε²·log⁴) gradients for an ε-second-order
     stationary point, γ = √(L2ε), with probability 1 − δ.
 
     Letters: η = `step_size`, r = `noise_radius`, g_th = `gradient_threshold`, f_th = `value_threshold`, t_th = `wait`,
@@ -128,12 +129,10 @@ def minimise(run: Run, options: Options) -> None:
 
     Cost: one full gradient a step (its value comes with it), and one more a perturbation.
     """
-    f = common.everything(run)
-    if not options.theory:
-        settings_from(PgdSettings, common.given(options), **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
+    f = everything(run)
     x = run.x
-    watch, seen = common.Watch(run), _At(f, x)
-    watch.seen(x, seen.value)
+    guard, seen = Guard(run), _At(f, x)
+    guard.seen(x, seen.value)
     settings = theory_settings(run, options) if options.theory else practical_settings(run, options, seen.value)
     run.gamma, eta, t_th = settings.gamma, settings.step_size, settings.wait
     r = settings.noise_radius * settings.noise_radius_multiplier
@@ -150,28 +149,18 @@ def minimise(run: Run, options: Options) -> None:
             if seen.value - before.value > -f_th:
                 run.checked(before.x, value=before.value, gradient_norm=before.norm, gradient_error=0.0)
                 raise RunEnded(Ending.SECOND_ORDER_POINT)
-            run.escapes += 1
-            run.record("escape", value=seen.value, note=f"a perturbation lowered the value within {t_th} steps")
+            note = f"a perturbation lowered the value within {t_th} steps"
+            run.escaped(seen.x, value=seen.value, note=note)
         while True:
             after = _At(f, torch.sub(seen.x, seen.grad, alpha=eta))
-            if not settings.backtracking or after.falls_from(seen, eta, watch.rounding(x.dtype)):
+            if not settings.backtracking or after.falls_from(seen, eta, guard.rounding(x.dtype)):
                 break
             eta, t_th, since = eta / 2.0, 2 * t_th, 2 * since
-        watch.seen(after.x, after.value)
+        guard.seen(after.x, after.value)
         seen = after
         since, t = since + 1, t + 1
-        if t % common.REPORT_EVERY == 0:
+        if t % REPORT_EVERY == 0:
             run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
-
-
-PLACEHOLDERS = {
-    "step_size": 1.0,
-    "noise_radius": 1.0,
-    "gradient_threshold": 1.0,
-    "value_threshold": 1.0,
-    "wait": 1,
-    "gamma": 1.0,
-}
 
 
 class _At:

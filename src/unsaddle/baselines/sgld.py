@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import common
+from unsaddle.baselines import constants
+from unsaddle.baselines.guard import Guard, check_output
 from unsaddle.baselines.noisy_sgd import Drift
 from unsaddle.baselines.noisy_sgd import practical_settings as noisy_sgd_settings
+from unsaddle.baselines.samples import batch
 from unsaddle.objective import SampledFunction
-from unsaddle.options import Options, settings_from
-from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.options import Options, check_settings, settings_from
+from unsaddle.run import REPORT_EVERY, Ending, Run, RunEnded
 
 JUDGES = 1024
 """Samples on which visited points are compared, where a step sees less than everything."""
@@ -50,14 +52,12 @@ class SgldSettings:
     """As in `noisy-sgd`."""
 
     def __post_init__(self) -> None:
-        checks.positive(self.step_size, "step_size", "leave it out to have it chosen from a measured L1")
+        hint, counts = "leave it out to have it chosen from a measured L1", ("batch_size", "num_steps", "judge_every")
+        check_settings(self, positive=("step_size", "inverse_temperature"), counts=counts, hint=hint)
         checks.not_negative(self.noise, "noise", "0 gives plain SGD")
-        checks.count(self.batch_size, "batch_size")
-        checks.count(self.num_steps, "num_steps")
         checks.positive(self.acceptance_radius, "acceptance_radius", "it is D, the longest step that is accepted")
         if not self.domain_radius > 0.0:
             raise ValueError(f"domain_radius must be > 0, got {self.domain_radius!r}; leave it out for no limit")
-        checks.count(self.judge_every, "judge_every")
 
 
 def noise_of(*, step_size: float, inverse_temperature: float, dimension: int) -> float:
@@ -79,12 +79,10 @@ def theory_settings(run: Run, options: Options) -> SgldSettings:
 
     The theorem names polynomials without their degrees; these are the orders of its proof's first steps.
     """
-    (L1,) = common.needed(options, "smoothness")
-    known, d = common.given(options), run.x.numel()
+    (L1,) = constants.needed(options, "smoothness")
+    known, d = options.method_settings, vectors.dimension(run.x)
     xi = float(known.get("inverse_temperature", d / options.eps**2))
     eta = float(known.get("step_size", options.eps**2 / (L1 * d)))
-    checks.positive(xi, "inverse_temperature")
-    checks.positive(eta, "step_size")
     return settings_from(
         SgldSettings,
         known,
@@ -103,32 +101,21 @@ def practical_settings(run: Run, options: Options) -> SgldSettings:
 
     D guards against wild steps; where it is not wide enough for η∇F, the run stands still.
     """
-    known = common.given(options)
+    known = options.method_settings
     names = ("step_size", "noise", "batch_size", "num_steps", "smoothness", "measure_again")
     known_to_both: dict[str, Any] = {name: known[name] for name in names if name in known}
     if "inverse_temperature" in known and "step_size" in known:
         known_to_both["noise"] = noise_of(
-            step_size=checks.positive(known["step_size"], "step_size"),
-            inverse_temperature=checks.positive(known["inverse_temperature"], "inverse_temperature"),
-            dimension=run.x.numel(),
+            step_size=known["step_size"],
+            inverse_temperature=known["inverse_temperature"],
+            dimension=vectors.dimension(run.x),
         )
     elif "inverse_temperature" in known:
         raise ValueError(
             f"inverse_temperature needs step_size beside it, got {known['inverse_temperature']!r} alone; pass step_size"
             ", or noise instead"
         )
-    settings_from(SgldSettings, known, **dict.fromkeys(REQUIRED, 1))  # Refuses unknown names before anything is spent.
-    base = noisy_sgd_settings(
-        run,
-        Options(
-            eps=options.eps,
-            gamma=options.gamma,
-            delta=options.delta,
-            extractor=options.extractor,
-            theory=False,
-            method_settings=known_to_both,
-        ),
-    )
+    base = noisy_sgd_settings(run, replace(options, method_settings=known_to_both))
     n = run.num_samples
     exact = n is not None and base.batch_size >= n
     judges = JUDGES if n is None else min(JUDGES, n)
@@ -140,11 +127,8 @@ def practical_settings(run: Run, options: Options) -> SgldSettings:
         batch_size=base.batch_size,
         num_steps=base.num_steps,
         acceptance_radius=_acceptance_radius(run),
-        judge_every=1 if exact else max(common.REPORT_EVERY, math.ceil(judges / (JUDGING_SHARE * base.batch_size))),
+        judge_every=1 if exact else max(REPORT_EVERY, math.ceil(judges / (JUDGING_SHARE * base.batch_size))),
     )
-
-
-REQUIRED = ("step_size", "noise", "batch_size", "num_steps", "acceptance_radius", "judge_every")
 
 
 def _acceptance_radius(run: Run) -> float:
@@ -173,14 +157,14 @@ def accepted(x: Tensor, y: Tensor, centre: Tensor, settings: SgldSettings) -> bo
     return step_squared <= settings.acceptance_radius**2 and out_squared <= settings.domain_radius**2
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a local minimum by a random walk that hits one, and say which of its points was the lowest.
 
         y = x − ηg(x) + √(2η/ξ)·w,   w ~ N(0, I)
         x ← y if y ∈ K and ‖y − x‖ ≤ D, else stay
         return the visited x_k with the lowest F
 
-    Zhang, Liang, Charikar (2017), Algorithm 1; spec 2.2. The claim is about the time to *hit* the neighbourhood of a
+    Zhang, Liang, Charikar (2017), Algorithm 1. The claim is about the time to *hit* the neighbourhood of a
     minimum, hence the comparison of all that was visited; the rejection is part of the proof. √(2η/ξ), not √(2ηξ).
 
     Letters: η = `step_size`, ξ = `inverse_temperature` (or by `noise`), k_max = `num_steps`, D = `acceptance_radius`,
@@ -192,31 +176,31 @@ def minimise(run: Run, options: Options) -> None:
     Cost: b component gradients a step; values at most a tenth of that, none where b is everything.
     """
     settings = theory_settings(run, options) if options.theory else practical_settings(run, options)
-    if settings.inverse_temperature is not None and "noise" in common.given(options):
+    if settings.inverse_temperature is not None and "noise" in options.method_settings:
         raise ValueError("noise and inverse_temperature say the same thing twice; pass one of them")
     drift = Drift(run, options, settings.step_size, settings.batch_size, settings.measure_again and not options.theory)
     n, centre, x = run.num_samples, run.x, run.x
-    best = Best(run, common.batch(run, JUDGES))
-    watch, rejected = common.Watch(run), 0
+    best = Best(run, batch(run, JUDGES))
+    guard, rejected = Guard(run), 0
     for k in range(settings.num_steps):
         drift.follow(k, x)
-        f = common.batch(run, drift.batch_size)
+        f = batch(run, drift.batch_size)
         value, g = f.value_and_grad(x)
         if n is not None and f.size == n:
             best.visit(x, float(value))
         elif k % settings.judge_every == 0:
             best.visit(x)
-        watch.seen(x, float(value))
+        guard.seen(x, float(value))
         run.moved(best.x, best.value)  # Whenever the run ends, this is its output.
-        w = torch.randn(x.numel(), generator=run.generator, dtype=x.dtype, device=run.generator.device).to(x.device)
-        scale = drift.step_size * settings.noise / math.sqrt(x.numel())  # = √(2η/ξ)
+        w = vectors.normal(x, run.generator)
+        scale = drift.step_size * settings.noise / math.sqrt(vectors.dimension(x))  # = √(2η/ξ)
         y = torch.sub(x, g, alpha=drift.step_size).add_(w, alpha=scale)
         if accepted(x, y, centre, settings):
             x = y
         else:
             rejected += 1
-        if (k + 1) % common.REPORT_EVERY == 0:
+        if (k + 1) % REPORT_EVERY == 0:
             run.record("epoch", value=float(value), note=f"{rejected} steps rejected so far")
     best.visit(x)
-    common.final_look(run, best.x, 4 * drift.batch_size)
+    check_output(run, best.x, 4 * drift.batch_size)
     raise RunEnded(Ending.OUTPUT)

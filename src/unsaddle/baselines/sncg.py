@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle import checks, vectors
-from unsaddle.baselines import common
+from unsaddle import vectors
+from unsaddle.baselines import constants
+from unsaddle.baselines.guard import Guard
+from unsaddle.baselines.lowest_curvature import fresh_curvature, lowest_curvature
+from unsaddle.baselines.samples import batch, measured_anchor
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Look
-from unsaddle.options import Options, settings_from
+from unsaddle.options import Options, check_settings, settings_from
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
 
@@ -53,34 +55,25 @@ class SncgSettings:
     """V, for `theory`."""
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "smoothness"):
-            checks.positive(getattr(self, name), name, "leave it out to have it measured")
-        for name in ("hessian_lipschitz", "variance"):
-            if getattr(self, name) is not None:
-                checks.positive(getattr(self, name), name, "leave it out if it is not known")
-        for name in ("hessian_batch", "curvature_every"):
-            checks.count(getattr(self, name), name)
-        if self.gradient_batch is not None:
-            checks.count(self.gradient_batch, "gradient_batch")
-
-
-PLACEHOLDERS = {"hessian_batch": 1, "curvature_every": 1, "gamma": 1.0, "smoothness": 1.0}
+        counts = ("hessian_batch", "curvature_every", "gradient_batch")
+        check_settings(self, positive=("gamma", "smoothness"), counts=counts, hint="leave it out to have it measured")
+        check_settings(self, positive=("hessian_lipschitz", "variance"), hint="leave it out if it is not known")
 
 
 def theory_settings(run: Run, options: Options) -> SncgSettings:
     """|S1| = 2V(1 + 8·log(1/δ))/(ε/2)², |S2| = 16L1²·log(2d/δ)/(γ/4)², γ = √(L2ε): gradient and Hessian to a fraction
     of what is decided by them (Lemmas 3 and 4 of the NEON paper), v at every step.
     """
-    L1, L2, V = common.needed(options, "smoothness", "hessian_lipschitz", "variance")
+    L1, L2, V = constants.needed(options, "smoothness", "hessian_lipschitz", "variance")
     gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
     return settings_from(
         SncgSettings,
-        common.given(options),
+        options.method_settings,
         gradient_batch=extraction.gradient_sample_size(
             eps=options.eps / 2.0, sub_gaussian=math.sqrt(V), delta=options.delta
         ),
         hessian_batch=extraction.hessian_sample_size(
-            eps=gamma / 4.0, smoothness=L1, dimension=run.x.numel(), delta=options.delta
+            eps=gamma / 4.0, smoothness=L1, dimension=vectors.dimension(run.x), delta=options.delta
         ),
         curvature_every=1,
         verify=False,
@@ -91,15 +84,14 @@ def theory_settings(run: Run, options: Options) -> SncgSettings:
 
 def practical_settings(run: Run, options: Options) -> SncgSettings:
     """|S1| = 4V/max(ε², ĝ²/4), |S2| = 1024 to begin with, v every ten steps and wherever ‖g‖ ≤ ε."""
-    known = common.given(options)
-    settings_from(SncgSettings, known, **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
-    L1 = common.smoothness(run, options)
+    known = options.method_settings
+    L1 = constants.smoothness(run, options)
     return settings_from(
         SncgSettings,
         known,
         hessian_batch=HESSIAN_BATCH,
         curvature_every=CURVATURE_EVERY,
-        gamma=common.curvature_sought(options, L1),
+        gamma=constants.curvature_sought(options, L1),
         smoothness=L1,
     )
 
@@ -113,7 +105,7 @@ def prefers_curvature(curvature: float, norm: float, *, smoothness: float, hessi
     return 2.0 * max(0.0, -curvature) ** 3 / (3.0 * hessian_lipschitz**2) > norm**2 / (2.0 * smoothness)
 
 
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a second-order stationary point: at every step, whichever of gradient and negative curvature gains more.
 
         g = ∇F_S1(x);   v with vᵀHv ≤ λ_min(H) + γ/2,  H = ∇²F_S2(x),  by Lanczos
@@ -121,7 +113,7 @@ def minimise(run: Run, options: Options) -> None:
         2(−vᵀHv)₊³/(3L2²) > ‖g‖²/(2L1):   x ← x − (2|vᵀHv|/L2)·sign(vᵀg)·v
         else:   x ← x − g/L1
 
-    Liu and Yang (2017), NCG-S; spec 4.3. The accuracy of Lanczos follows the gradient, as in their AdaNCD: a curvature
+    Liu and Yang (2017), NCG-S. The accuracy of Lanczos follows the gradient, as in their AdaNCD: a curvature
     that could not win against g need not be found, so it is max(γ, q)/2 with q the least −vᵀHv that would win.
 
     Letters: S1 = `gradient_batch`, S2 = `hessian_batch`, L1 = `smoothness`, L2 = `hessian_lipschitz`.
@@ -137,18 +129,18 @@ def minimise(run: Run, options: Options) -> None:
     run.gamma, eps = settings.gamma, options.eps
     L1 = settings.smoothness
     L2 = settings.gamma**2 / eps if settings.hessian_lipschitz is None else settings.hessian_lipschitz
-    watch, since, size = common.Watch(run), settings.curvature_every, settings.gradient_batch
+    guard, since, size = Guard(run), settings.curvature_every, settings.gradient_batch
     curvature = _Curvature(run, options, settings)
     x = run.x
     while True:
-        seen = common.measured_look(run, x, eps, size)
-        watch.seen(x, seen.value)
+        seen = measured_anchor(run, x, eps, size)
+        guard.seen(x, seen.value)
         run.checked(x, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))
         small = seen.norm <= eps if options.theory else seen.passes(eps)
         if small or since >= settings.curvature_every:
             since = 0
             least = (0.75 * L2**2 * seen.norm**2 / L1) ** (1.0 / 3.0)
-            q, v, decided = curvature.lowest(x, seen, L1, settings.gamma if small else max(settings.gamma, least))
+            q, v, decided = curvature.lowest(x, L1, settings.gamma if small else max(settings.gamma, least))
             if small and q > -settings.gamma / 2.0:
                 raise RunEnded(Ending.SECOND_ORDER_POINT if decided else Ending.CURVATURE_UNDECIDED)
             if q <= -settings.gamma / 2.0 and (
@@ -157,18 +149,17 @@ def minimise(run: Run, options: Options) -> None:
                 if settings.hessian_lipschitz is not None:
                     moved: Tensor | None = escape.against_gradient(x, v, seen.gradient, -2.0 * q / L2)
                 else:
-                    found = common.line_search(seen.value_at, x, v, seen.value, common.first_length(x))
+                    found = escape.by_guessed_lengths(seen.value_at, x, v, seen.value)
                     moved = None if found is None else found[0]
                 if moved is not None:
-                    run.escapes += 1
-                    run.record("escape", curvature=q, note=f"length {vectors.norm(moved - x):.3g}")
+                    run.escaped(moved, curvature=q, note=f"length {vectors.norm(moved - x):.3g}")
                     x = moved
                     continue
                 if small:
                     raise RunEnded(Ending.CURVATURE_UNDECIDED)
         since += 1
         x_next = torch.sub(x, seen.gradient, alpha=1.0 / L1)
-        while settings.backtracking and not watch.lowered(seen.value_at(x_next), seen, 1.0 / L1):
+        while settings.backtracking and not guard.lowered(seen.value_at(x_next), seen, 1.0 / L1):
             if not math.isfinite(L1):
                 raise RunEnded(Ending.DIVERGED)
             L1 *= 2.0
@@ -183,20 +174,17 @@ class _Curvature:
         self._run, self._options, self._settings = run, options, settings
         self._size = settings.hessian_batch
 
-    def lowest(self, x: Tensor, seen: Look, smoothness: float, gamma: float) -> tuple[float, Tensor, bool]:
+    def lowest(self, x: Tensor, smoothness: float, gamma: float) -> tuple[float, Tensor, bool]:
         """vᵀHv, v, and whether "nothing below −γ" may be concluded from it."""
         run, n = self._run, self._run.num_samples
         while True:
-            f = common.batch(run, self._size, hessian=True)
-            q, v = common.lowest_curvature(
+            f = batch(run, self._size, hessian=True)
+            q, v = lowest_curvature(
                 f, x, smoothness=smoothness, accuracy=gamma / 2.0, delta=self._options.delta, generator=run.generator
             )
             exact = n is not None and f.size == n
-            fresh, error = (q, 0.0) if exact or not self._settings.verify else common.fresh_curvature(run, x, v, f.size)
-            run.curvature, run.curvature_error = fresh, CERTAIN * error
-            run.record(
-                "extraction", value=seen.value, gradient_norm=seen.norm, curvature=fresh, note=f"{f.size} samples"
-            )
+            fresh, error = (q, 0.0) if exact or not self._settings.verify else fresh_curvature(run, x, v, f.size)
+            run.extracted(curvature=fresh, error=CERTAIN * error, note=f"{f.size} samples")
             found, nothing = fresh <= -gamma / 2.0, q > -gamma / 2.0 and CERTAIN * error <= gamma / 2.0
             if found or nothing:
                 return fresh, v, True

@@ -6,13 +6,16 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import common
+from unsaddle.baselines import constants
+from unsaddle.baselines.guard import Guard
+from unsaddle.baselines.lowest_curvature import lowest_curvature
+from unsaddle.baselines.samples import everything
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import look
-from unsaddle.options import Options, settings_from
+from unsaddle.first_order.anchor import anchor_at
+from unsaddle.first_order.variance_reduced import InnerLoop, descend
+from unsaddle.options import Options, check_settings, settings_from
 from unsaddle.run import Ending, Run, RunEnded
 
 SHORTEST_EPOCH = 10
@@ -45,19 +48,11 @@ class SvrgHessianSettings:
     """Δ = F(x0) − min F, for `theory`."""
 
     def __post_init__(self) -> None:
-        for name in ("step_size", "gamma", "smoothness"):
-            checks.positive(getattr(self, name), name, "leave it out to have it chosen")
-        for name in ("batch_size", "steps", "epochs"):
-            checks.count(getattr(self, name), name)
-        if self.rounds is not None:
-            checks.count(self.rounds, "rounds")
+        counts = ("batch_size", "steps", "epochs", "rounds")
+        check_settings(self, positive=("step_size", "gamma", "smoothness"), counts=counts)
+        check_settings(self, positive=("hessian_lipschitz",), hint="leave it out if it is not known")
         if not 0.0 <= self.random_share <= 1.0:
             raise ValueError(f"random_share must be in [0, 1], got {self.random_share!r}; it is a probability")
-        if self.hessian_lipschitz is not None:
-            checks.positive(self.hessian_lipschitz, "hessian_lipschitz", "leave it out if it is not known")
-
-
-PLACEHOLDERS = {"step_size": 1.0, "batch_size": 1, "steps": 1, "epochs": 1, "gamma": 1.0, "smoothness": 1.0}
 
 
 def theory_settings(n: int, options: Options) -> SvrgHessianSettings:
@@ -65,8 +60,8 @@ def theory_settings(n: int, options: Options) -> SvrgHessianSettings:
 
     T = ⌈Δ·12L2²/γ³⌉ + 1 rounds, what Δ allows when each lowers F by γ³/(12L2²). All Θ-constants 1.
     """
-    L1, L2, gap = common.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
-    known = common.given(options)
+    L1, L2, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
+    known = options.method_settings
     mu, b = 0.25, checks.count(known.get("batch_size", 1), "batch_size")
     m = max(1, math.floor(n / (3.0 * b * mu)))
     gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
@@ -85,9 +80,8 @@ def theory_settings(n: int, options: Options) -> SvrgHessianSettings:
 
 def practical_settings(n: int, run: Run, options: Options) -> SvrgHessianSettings:
     """b = ⌈n^{2/3}/5⌉, η = 1/(2L1), m = max(10, ⌈n/b⌉): the recipe of the first-order methods here."""
-    known = common.given(options)
-    settings_from(SvrgHessianSettings, known, **PLACEHOLDERS)  # Refuses what cannot be, before it costs.
-    L1 = common.smoothness(run, options)
+    known = options.method_settings
+    L1 = constants.smoothness(run, options)
     b = int(known.get("batch_size", math.ceil(0.2 * n ** (2.0 / 3.0))))
     return settings_from(
         SvrgHessianSettings,
@@ -96,28 +90,12 @@ def practical_settings(n: int, run: Run, options: Options) -> SvrgHessianSetting
         batch_size=b,
         steps=max(SHORTEST_EPOCH, math.ceil(n / b)),
         epochs=1,
-        gamma=common.curvature_sought(options, L1),
+        gamma=constants.curvature_sought(options, L1),
         smoothness=L1,
     )
 
 
-def svrg_epoch(
-    run: Run, x: Tensor, g: Tensor, *, step_size: float, batch_size: int, steps: int
-) -> tuple[Tensor, Tensor]:
-    """(y, z): a random one of x_0 … x_{m−1}, and x_m. x ← x − η(∇F_b(x) − ∇F_b(x̃) + g); 2bm component gradients."""
-    anchor, x = x, x.clone()
-    chosen, y = int(torch.randint(steps, (), generator=run.generator)), x
-    for t in range(steps):
-        if t == chosen:
-            y = x.clone()
-        f = common.batch(run, batch_size)
-        # The function may answer both calls in the same memory, so the first answer is used before the second call.
-        step = torch.sub(g, f.grad(anchor))
-        x.sub_(step.add_(f.grad(x)), alpha=step_size)
-    return y, x
-
-
-def minimise(run: Run, options: Options) -> None:
+def minimize(run: Run, options: Options) -> None:
     """Find a second-order stationary point of a finite sum: SVRG for the gradient, Lanczos for the curvature.
 
         for t = 1 … T:   (y, z) = SVRG(x);   u = y with probability q, else z
@@ -125,7 +103,7 @@ def minimise(run: Run, options: Options) -> None:
             w = u − (|vᵀHv|/L2)·sign(vᵀ∇F(u))·v;   x = the lower of w and u
 
     Reddi, Zaheer, Sra, Poczos, Bach, Salakhutdinov, Smola (2017), Algorithm 1 with SVRG (Reddi et al. 2016) and
-    Hessian descent; spec 4.1 and 4.2. Finite sums only.
+    Hessian descent. Finite sums only.
 
     Letters: η = `step_size`, b = `batch_size`, m = `steps`, q = `random_share`, T = `rounds`.
 
@@ -137,48 +115,47 @@ def minimise(run: Run, options: Options) -> None:
     for w, or for each trial of the line search.
     """
     n = run.num_samples
-    f = common.everything(run)
+    f = everything(run)
     assert n is not None
     settings = theory_settings(n, options) if options.theory else practical_settings(n, run, options)
     run.gamma, eta = settings.gamma, settings.step_size
-    seen = look(run.objective, run.x, None, run.generator)
-    watch, epochs, rounds = common.Watch(run), 0, 0
-    watch.seen(seen.x, seen.value)
+    seen = anchor_at(run.objective, run.x, None, run.generator)
+    guard, epochs, rounds = Guard(run), 0, 0
+    guard.seen(seen.x, seen.value)
     while True:
         due = epochs >= settings.epochs if options.theory else seen.norm <= options.eps
         if not due:
-            y, z = svrg_epoch(
-                run, seen.x, seen.gradient, step_size=eta, batch_size=settings.batch_size, steps=settings.steps
-            )
+            choose = int(torch.randint(settings.steps, (), generator=run.generator))
+            loop = InnerLoop(batch_size=settings.batch_size, step_size=eta, num_steps=settings.steps)
+            done = descend(run.objective, seen.x, seen.gradient, loop, run.generator, choose=choose)
             epochs += 1
             last = not options.theory or epochs >= settings.epochs
             random = last and float(torch.rand((), generator=run.generator)) < settings.random_share
-            after = look(run.objective, y if random else z, None, run.generator)
-            if not options.theory and not watch.lowered(after.value, seen, eta):
+            after = anchor_at(run.objective, done.chosen if random else done.last, None, run.generator)
+            if not options.theory and not guard.lowered(after.value, seen, eta):
                 eta /= 2.0  # An L1 measured at x0 is too small here.
                 if eta < 1e-12 * settings.step_size:
                     raise RunEnded(Ending.DIVERGED)
                 continue
-            watch.seen(after.x, after.value)
+            guard.seen(after.x, after.value)
             seen = after
             run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
             continue
         run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
-        q, v = common.lowest_curvature(
-            common.everything(run, hessian=True),
+        q, v = lowest_curvature(
+            everything(run, hessian=True),
             seen.x,
             smoothness=settings.smoothness,
             accuracy=settings.gamma / 2.0,
             delta=options.delta,
             generator=run.generator,
         )
-        run.curvature = q
-        run.record("extraction", value=seen.value, gradient_norm=seen.norm, curvature=q)
+        run.extracted(curvature=q)
         rounds, epochs = rounds + 1, 0
         if q > -settings.gamma / 2.0:
             raise RunEnded(Ending.SECOND_ORDER_POINT if seen.norm <= options.eps else Ending.OUTPUT)
         if settings.hessian_lipschitz is None:
-            found = common.line_search(lambda x: float(f.value(x)), seen.x, v, seen.value, common.first_length(seen.x))
+            found = escape.by_guessed_lengths(f.value, seen.x, v, seen.value)
         else:
             w = escape.against_gradient(seen.x, v, seen.gradient, -q / settings.hessian_lipschitz)
             value = float(f.value(w))
@@ -186,9 +163,9 @@ def minimise(run: Run, options: Options) -> None:
         if found is None and not options.theory:
             raise RunEnded(Ending.CURVATURE_UNDECIDED)
         if found is not None:
-            run.escapes += 1
-            watch.seen(*found)
-            run.record("escape", value=found[1], curvature=q, note=f"length {vectors.norm(found[0] - seen.x):.3g}")
+            guard.seen(*found)
+            note = f"length {vectors.norm(found[0] - seen.x):.3g}"
+            run.escaped(found[0], value=found[1], curvature=q, note=note)
         if settings.rounds is not None and rounds >= settings.rounds:
             raise RunEnded(Ending.OUTPUT)
-        seen = seen if found is None else look(run.objective, found[0], None, run.generator)
+        seen = seen if found is None else anchor_at(run.objective, found[0], None, run.generator)

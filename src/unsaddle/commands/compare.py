@@ -38,13 +38,13 @@ def compare(
     """Run methods on problems: samples to a second-order stationary point, curves, a performance profile."""
     from unsaddle.experiments import cases, harness
     from unsaddle.experiments import compare as experiment
-    from unsaddle.methods import METHODS
+    from unsaddle.methods import method_names
     from unsaddle.report.compare import by_problem, summary
 
     def run() -> None:
         folder = None if data is None else data.resolve()
         if listed:
-            typer.echo(f"methods: {', '.join(METHODS)}\nproblems: {'; '.join(cases.known_cases(folder))}")
+            typer.echo(f"methods: {', '.join(method_names())}\nproblems: {'; '.join(cases.known_cases(folder))}")
             raise typer.Exit
         usual = experiment.DEMO_PROBLEMS if demo else cases.names_of_data(folder) or experiment.DEFAULT_PROBLEMS
         chosen = experiment.jobs(

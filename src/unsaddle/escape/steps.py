@@ -7,11 +7,14 @@ is chosen. Lemma 1 bounds what either step gains.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from unsaddle import vectors
+from unsaddle.escape.line_search import Point, by_values
 from unsaddle.objective import SampledFunction
 
 
@@ -35,20 +38,7 @@ def at_random(x: Tensor, v: Tensor, length: float, generator: torch.Generator) -
 
 def better_sign(f: SampledFunction, x: Tensor, v: Tensor, length: float) -> Tensor | None:
     """Whichever of x ± sv has the lower value; None if neither is below f(x). Three values."""
-    here = float(f.value(x))
-    tried = [(float(f.value(torch.add(x, v, alpha=side * length))), side) for side in (1.0, -1.0)]
-    value, sign = min(tried, key=_finite_first)
-    return torch.add(x, v, alpha=sign * length) if value < here else None
-
-
-def _finite_first(tried: tuple[float, float]) -> float:
-    """The value, for comparison: nan is worse than any."""
-    return math.inf if math.isnan(tried[0]) else tried[0]
-
-
-DOUBLINGS = 60
-LOST = 2
-"""Lengths in a row that do not lower the value any further before the search ends."""
+    return _moved(x, v, by_values(_values(f.value, x, v), float(f.value(x)), first=length, lengths=1))
 
 
 def by_line_search(f: SampledFunction, x: Tensor, v: Tensor, *, curvature: float, first_length: float) -> Tensor | None:
@@ -72,19 +62,45 @@ def by_line_search(f: SampledFunction, x: Tensor, v: Tensor, *, curvature: float
     """
     here = float(f.value(x))
     rounding = 16.0 * torch.finfo(x.dtype).eps * abs(here)
-    length = max(first_length, math.sqrt(2.0 * rounding / curvature))
-    best, best_value, lost = None, here - rounding, 0
-    signs = [1.0, -1.0]
-    for _ in range(DOUBLINGS):
-        tried = [(float(f.value(torch.add(x, v, alpha=sign * length))), sign) for sign in signs]
-        value, sign = min(tried, key=lambda pair: pair[0] if math.isfinite(pair[0]) else math.inf)
-        if value < best_value:
-            best, best_value, lost = sign * length, value, 0
-        elif best is not None:
-            lost += 1
-        if lost == LOST or not math.isfinite(value):
-            break
-        if len(signs) == 2 and abs(tried[0][0] - tried[1][0]) > max(rounding, 0.1 * abs(value - here)):
-            signs = [sign]
-        length *= 2.0
-    return None if best is None else torch.add(x, v, alpha=best)
+    first = max(first_length, math.sqrt(2.0 * rounding / curvature))
+    return _moved(x, v, by_values(_values(f.value, x, v), here, first=first, rounding=rounding))
+
+
+GUESS, QUARTERINGS = 1e-2, 10
+"""The first length of a search that knows no better, as a share of max(1, ‖x‖), and how often it is quartered."""
+
+
+def by_guessed_lengths(
+    value: Callable[[Tensor], Any], x: Tensor, v: Tensor, here: float
+) -> tuple[Tensor, float] | None:
+    """The best of x ± sv from a guessed length s, and its value: quartered until one sign is lower, then doubled while
+    that helps. None where no s is lower.
+
+    The curvature says how f begins, not how far that reaches, and L2, which would say, is not known.
+
+    Args:
+        value: f, on the samples that x was looked at with.
+        here: f(x).
+
+    >>> moved = by_guessed_lengths(lambda x: float(x**4 - x**2), torch.zeros(1), torch.ones(1), 0.0)
+    >>> [round(number, 3) for number in (float(moved[0]), moved[1])]
+    [0.64, -0.242]
+    """
+    found = by_values(
+        _values(value, x, v),
+        here,
+        first=GUESS * max(1.0, vectors.norm(x)),
+        rounding=4.0 * torch.finfo(x.dtype).eps * abs(here),
+        quarterings=QUARTERINGS,
+        patience=1,
+        ahead=None,
+    )
+    return None if found is None else (torch.add(x, v, alpha=found.length), found.value)
+
+
+def _values(value: Callable[[Tensor], Any], x: Tensor, v: Tensor) -> Callable[[float], float]:
+    return lambda s: float(value(torch.add(x, v, alpha=s)))
+
+
+def _moved(x: Tensor, v: Tensor, found: Point | None) -> Tensor | None:
+    return None if found is None else torch.add(x, v, alpha=found.length)

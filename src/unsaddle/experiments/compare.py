@@ -14,7 +14,7 @@ from typing import Any
 from unsaddle import checks
 from unsaddle.experiments import cases
 from unsaddle.experiments.watch import PATH_FIELDS, solve
-from unsaddle.methods import METHODS
+from unsaddle.methods import method_names
 
 DEFAULT_METHODS = (
     "neon-sgd",
@@ -51,7 +51,7 @@ def jobs(
     >>> len(jobs(methods=["neon-scsg", "scsg"], problems=["chain"], seeds=5))
     10
     """
-    cases.unknown(methods, METHODS, "method")
+    cases.unknown(methods, method_names(), "method")
     cases.unknown(problems, cases.known_cases(data), "problem")
     checks.count(seeds, "seeds")
     folder = None if data is None else str(data)

@@ -1,31 +1,28 @@
-"""A fresh look at a point: the gradient on independent batches, with its variance; and L1 as it is there.
+"""The gradient at a point on fresh, independent batches, with its variance.
 
-The look is NEON-A's first-order test, and the same batches then serve as the anchor of a variance-reduced epoch: the
-test is free for methods that need an anchor anyway.
+It is NEON-A's first-order test, and the same batches then serve as the anchor of a variance-reduced epoch: the test is
+free for methods that need an anchor anyway.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
+from unsaddle.measure.batches import mean_gradient
 from unsaddle.objective import Objective, SampledFunction
 
 CHUNKS = 8
-"""Batches that a look consists of, where it is not of everything: what V is measured from."""
-
-SMOOTHNESS_SAMPLES, SMOOTHNESS_STEPS = 256, 10
-"""Samples and Lanczos steps by which L1 is measured."""
+"""Batches that an anchor consists of, where it is not of everything: what V is measured from."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class Anchor:
     """∇F_S(x) on fresh samples, and S itself."""
 
     x: Tensor = field(repr=False)
@@ -73,22 +70,25 @@ class Look:
         return sum(f.size * float(f.value(x)) for f in self.functions) / self.samples
 
 
-def look(objective: Objective, x: Tensor, size: int | None, generator: torch.Generator) -> Look:
-    """Look at x on `size` fresh samples, in `CHUNKS` batches; on everything if that is all there is, or None.
+def at_most(size: int, num_samples: int | None) -> int | None:
+    """The size of a sample, or None for everything where that is no more."""
+    return None if num_samples is not None and size >= num_samples else size
 
-    Two at least, or there would be no V: the mean g of batches of m_1, m_2, … samples has Σ m_k‖g_k − g‖² = (K − 1)·V
-    in expectation, whatever the m_k.
+
+def anchor_at(objective: Objective, x: Tensor, size: int | None, generator: torch.Generator) -> Anchor:
+    """∇F_S(x) on `size` fresh samples, in eight batches; on everything if that is all there is, or if size is None.
+
+    Two samples at least, or there would be no V.
 
     >>> from unsaddle import Function
-    >>> seen = look(Function(lambda x: x @ x / 2), torch.ones(2), None, torch.Generator())
+    >>> seen = anchor_at(Function(lambda x: x @ x / 2), torch.ones(2), None, torch.Generator())
     >>> seen.value, seen.norm == 2**0.5, seen.everything
     (1.0, True, True)
     """
-    n = objective.num_samples
-    if size is None or (n is not None and size >= n):
+    if size is None or at_most(size, objective.num_samples) is None:
         f = objective.sample()
         value, grad = f.value_and_grad(x)
-        return Look(
+        return Anchor(
             x=x,
             functions=(f,),
             gradient=grad.clone(),
@@ -100,43 +100,22 @@ def look(objective: Objective, x: Tensor, size: int | None, generator: torch.Gen
     size = max(2, size)
     count = min(CHUNKS, size)
     functions = tuple(objective.sample((size + k) // count, generator) for k in range(count))
-    value, grad = functions[0].value_and_grad(x)
-    samples = functions[0].size
-    mean, total, squares = grad.clone(), samples * float(value), 0.0
-    for f in functions[1:]:  # Welford's recurrence: no batch's gradient is kept.
-        value, grad = f.value_and_grad(x)
-        off = grad - mean
-        before, samples = samples, samples + f.size
-        mean.add_(off, alpha=f.size / samples)
-        squares += vectors.norm(off) ** 2 * f.size * before / samples
-        total += f.size * float(value)
-    return Look(
+    total = 0.0
+
+    def gradients() -> Iterator[tuple[int, Tensor]]:
+        nonlocal total
+        for f in functions:
+            value, grad = f.value_and_grad(x)
+            total += f.size * float(value)
+            yield f.size, grad
+
+    seen = mean_gradient(gradients())
+    return Anchor(
         x=x,
         functions=functions,
-        gradient=mean,
-        value=total / samples,
-        variance=squares / (count - 1),
-        samples=samples,
+        gradient=seen.mean,
+        value=total / seen.samples,
+        variance=seen.variance,
+        samples=seen.samples,
         everything=False,
     )
-
-
-def smoothness(objective: Objective, x: Tensor, generator: torch.Generator, samples: int = SMOOTHNESS_SAMPLES) -> float:
-    """L1 at x: the largest |eigenvalue| that ten Lanczos steps on some samples see. nan or inf if they see none.
-
-    >>> from unsaddle import Function
-    >>> round(smoothness(Function(lambda x: 3 * x @ x / 2), torch.ones(5), torch.Generator().manual_seed(0)), 3)
-    3.0
-    """
-    n = objective.num_samples
-    f = objective.sample(None if n is not None and samples >= n else samples, generator)
-    f_hat = DisplacedFunction(f, x)
-    if not f_hat.is_finite:
-        return math.nan
-    settings = KrylovSettings(
-        num_steps=SMOOTHNESS_STEPS,
-        delta=1e-300,
-        accuracy=0.0,
-        smallest_radius=math.sqrt(torch.finfo(x.dtype).eps) * max(1.0, f_hat.x_norm),
-    )
-    return krylov(f_hat, settings, generator).scale.smoothness

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.anchor import Look
+from unsaddle.first_order.anchor import Anchor
 from unsaddle.objective import Objective
 
 Plain = Callable[[Objective, Tensor, torch.Generator], tuple[Tensor, Tensor]]
@@ -30,7 +30,7 @@ class Local:
     variance: float = 0.0
     """V."""
     gradient_norm: float = math.inf
-    """ĝ, of the last look."""
+    """ĝ, as the last test saw it."""
 
     def samples_for(self, factor: float, at_least: int) -> int | None:
         """factor·V/max(ε², ĝ²/4) samples: as many as the gradient needs, and no more. None for everything.
@@ -42,30 +42,37 @@ class Local:
         return None if self.num_samples is not None and 2 * size > self.num_samples else size
 
 
-class FirstOrderMethod(Protocol):
-    """A method that NEON-A can promote.
+class FirstOrderMethod:
+    """A method that NEON-A can promote: a dataclass whose fields are its settings, checked in `__post_init__`.
 
-    `advance` is the paper's 𝒜. It is handed the look that the framework took at x, if it took one, and may use its
-    samples as an anchor; and `local`, whose L1 it may raise when it sees that it is too small.
+    `advance` is the paper's 𝒜. It is handed the anchor that the framework's test took at x, if it took one, and may use
+    its samples; and `local`, whose L1 it may raise when it sees that it is too small.
     """
 
-    def look_size(self, local: Local) -> int | None:
+    needs_finite_sum: ClassVar[bool] = False
+    """Whether there must be something to go through: a stream has no full gradient."""
+    theory: ClassVar[Callable[..., Plain] | None] = None
+    """(premises, *, settings that the corollary leaves free) → the method with its constants, for settings='theory'."""
+
+    def test_size(self, local: Local) -> int | None:
         """|S| of the first-order test; None for everything."""
+        raise NotImplementedError
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """(y, z): the point to be tested next, and the one to go on from if it fails. Often they are the same."""
+        raise NotImplementedError
 
     def forget(self) -> None:
-        """The run has jumped elsewhere: drop velocities."""
+        """The run has jumped elsewhere: drop velocities, if there are any."""
 
 
 SUCCESS, FAILURE = 0.9, 2.0
 """What L1 is multiplied by when an epoch lowered F_S, and when it did not. Secants keep it from falling too low."""
 
 
-def guarded(seen: Look, x: Tensor, local: Local, secant: float = 0.0) -> Tensor:
+def guarded(seen: Anchor, x: Tensor, local: Local, secant: float = 0.0) -> Tensor:
     """x, if F_S is no higher there than where it was looked at; else that point, with L1 doubled. One value on S.
 
     Up to rounding: near a minimum it is all that is left of the difference, and would undo every other epoch.
@@ -76,22 +83,19 @@ def guarded(seen: Look, x: Tensor, local: Local, secant: float = 0.0) -> Tensor:
 
 
 @dataclass
-class PlainMethod:
+class PlainMethod(FirstOrderMethod):
     """A callable (F, x, generator) → (y, z) as a method that can be promoted."""
 
     run: Plain
 
-    def look_size(self, local: Local) -> int | None:
+    def test_size(self, local: Local) -> int | None:
         return local.samples_for(4.0, at_least=64)
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         answer = self.run(objective, x.clone(), generator)
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise TypeError(f"a method must return a pair (y, z), got {type(answer).__name__}; return (x, x) for one x")
         y, z = answer
         return y, z
-
-    def forget(self) -> None:
-        pass

@@ -7,31 +7,51 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.anchor import Look, look
-from unsaddle.first_order.method import FAILURE, SUCCESS, Local
+from unsaddle.first_order.anchor import Anchor, anchor_at
+from unsaddle.first_order.method import FAILURE, SUCCESS, FirstOrderMethod, Local, Plain
+from unsaddle.first_order.premises import Premises
 from unsaddle.objective import Objective
+from unsaddle.options import check_settings
+from unsaddle.theory import framework
 
 BACKTRACKS = 40
 
 
-@dataclass
-class Msgd:
+def corollary_2(premises: Premises) -> Plain:
+    """y = x, z = x − ∇F_S(x)/L1 with |S| = 2V/ε²."""
+    known = premises.constants
+    size = premises.at_most(framework.msgd_sample_size(eps=premises.eps, variance=known.variance))
+
+    def run(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        g = objective.sample(size, generator).grad(x)
+        return x, torch.sub(x, g, alpha=1.0 / known.smoothness)
+
+    return run
+
+
+@dataclass(kw_only=True)
+class Msgd(FirstOrderMethod):
     """z = x − ∇F_S1(x)/L1 with |S1| = 2V/max(ε², ĝ²/4), where L1 is doubled until F_S1 falls by a quarter of ‖h‖²/L1.
 
-    The paper's y is x itself. The look that the framework takes is both the test of y and the step's S1, so testing z
-    next, as here, is the same sequence of tests one step later. Cost: |S1| component gradients and as many values.
+    The paper's y is x itself. The framework's test of y is on the step's S1, so testing z next, as here, is the same
+    sequence of tests one step later. Cost: |S1| component gradients and as many values.
     """
 
-    step_size: float | None = None
     batch_size: int | None = None
+    step_size: float | None = None
 
-    def look_size(self, local: Local) -> int | None:
+    theory = staticmethod(corollary_2)
+
+    def __post_init__(self) -> None:
+        check_settings(self, positive=("step_size",), counts=("batch_size",), hint="leave it out to have it follow L1")
+
+    def test_size(self, local: Local) -> int | None:
         return local.samples_for(2.0, at_least=16) if self.batch_size is None else self.batch_size
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        seen = look(objective, x, self.look_size(local), generator) if seen is None else seen
+        seen = anchor_at(objective, x, self.test_size(local), generator) if seen is None else seen
         if self.step_size is not None:
             z = torch.sub(seen.x, seen.gradient, alpha=self.step_size)
             return z, z
@@ -43,6 +63,3 @@ class Msgd:
                 return z, z
             local.smoothness *= FAILURE
         return seen.x, seen.x  # No step in the precision of x lowers F_S.
-
-    def forget(self) -> None:
-        pass

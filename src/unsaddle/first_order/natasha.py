@@ -8,16 +8,45 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.anchor import Look, look
-from unsaddle.first_order.method import Local, guarded
+from unsaddle.first_order.anchor import Anchor, anchor_at
+from unsaddle.first_order.method import FirstOrderMethod, Local, Plain, guarded
 from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
+from unsaddle.first_order.premises import Premises
 from unsaddle.objective import Objective
+from unsaddle.options import check_settings
+from unsaddle.theory import framework
 
 SUB_EPOCHS = 2
 
 
-@dataclass
-class Natasha:
+def allen_zhu(premises: Premises, *, batch_size: int = 1, sigma: float | None = None) -> Plain:
+    """y a random centre and z the last one of an epoch of Natasha1.5, with the constants of Allen-Zhu's theorem."""
+    known, n, eps = premises.constants, premises.num_samples, premises.eps
+    scales = {"eps": eps, "smoothness": known.smoothness, "variance": known.variance}
+    sigma = framework.natasha_convexity(sigma=sigma or premises.gamma, **scales)
+    size = premises.at_most(framework.natasha_anchor_size(eps=eps, variance=known.variance))
+    sub_epochs = framework.natasha_num_sub_epochs(sigma=sigma, **scales)
+    steps = framework.natasha_num_steps(anchor_size=(n or 1) if size is None else size, num_sub_epochs=sub_epochs)
+    steps = max(2, steps)  # With one step, a random one of x_0 … x_{m−1} is x_0: it would never move.
+    epoch = Natasha15Settings(
+        step_size=framework.natasha_step_size(sigma=sigma, num_steps=steps),
+        sigma=sigma,
+        sub_epochs=sub_epochs,
+        steps=steps,
+        batch_size=batch_size,
+        centre="random",
+    )
+
+    def run(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        mean = objective.sample(size, generator).grad(x).clone()
+        last, centres = natasha15_epoch(objective, x, mean, epoch, generator)
+        return centres[int(torch.randint(len(centres), (), generator=generator, device=generator.device))], last
+
+    return run
+
+
+@dataclass(kw_only=True)
+class Natasha(FirstOrderMethod):
     """Natasha1.5 with measured constants: SCSG's anchor and batch, p = 2 sub-epochs, σ = 0.1·L1.
 
         α = 0.5/(L1 + 2σ),   m = |S1|/(b·p)
@@ -30,13 +59,19 @@ class Natasha:
     anchor_size: int | None = None
     sigma: float | None = None
 
-    def look_size(self, local: Local) -> int | None:
+    theory = staticmethod(allen_zhu)
+
+    def __post_init__(self) -> None:
+        positive, counts = ("step_size", "sigma"), ("batch_size", "anchor_size")
+        check_settings(self, positive=positive, counts=counts, hint="leave it out to have it follow L1")
+
+    def test_size(self, local: Local) -> int | None:
         return local.samples_for(4.0, at_least=64) if self.anchor_size is None else self.anchor_size
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        seen = look(objective, x, self.look_size(local), generator) if seen is None else seen
+        seen = anchor_at(objective, x, self.test_size(local), generator) if seen is None else seen
         b = math.ceil(0.2 * seen.samples ** (2.0 / 3.0)) if self.batch_size is None else self.batch_size
         sigma = 0.1 * local.smoothness if self.sigma is None else self.sigma
         settings = Natasha15Settings(
@@ -49,6 +84,3 @@ class Natasha:
         x, _ = natasha15_epoch(objective, seen.x, seen.gradient, settings, generator)
         x = guarded(seen, x, local) if self.step_size is None else x
         return x, x
-
-    def forget(self) -> None:
-        pass

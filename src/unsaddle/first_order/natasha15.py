@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
+from unsaddle.first_order.anchor import at_most
+from unsaddle.first_order.variance_reduced import reduced_gradient
 from unsaddle.objective import Objective
 
 CENTRES = ("random", "average", "last")
@@ -60,7 +62,7 @@ def natasha15_epoch(
             for t = 0 … m−1:   x_{t+1} = x_t − α(∇f_i(x_t) − ∇f_i(x̃) + μ + ∇ψ(x_t) + 2σ(x_t − x̂)),   i fresh
             x̂ = one of x_0 … x_m, as `centre` says
 
-    Allen-Zhu (2017), Algorithm 1; spec 3.1. Letters: α = `step_size`, σ = `sigma`, p = `sub_epochs`, m = `steps`, μ =
+    Allen-Zhu (2017), Algorithm 1. Letters: α = `step_size`, σ = `sigma`, p = `sub_epochs`, m = `steps`, μ =
     `anchor_gradient`, ψ = `penalty`, which Natasha 2 adds. Departure: b samples a step in the place of one.
 
     Returns the last x̂, and the p centres that the sub-epochs started from, of which the theory returns a random one.
@@ -74,8 +76,7 @@ def natasha15_epoch(
     >>> last.tolist(), [centre.tolist() for centre in centres]
     ([0.25], [[1.0], [0.5]])
     """
-    n, b, m = objective.num_samples, settings.batch_size, settings.steps
-    size = None if n is not None and b >= n else b
+    m, size = settings.steps, at_most(settings.batch_size, objective.num_samples)
     anchor, centre, centres = x, x, []
     for _ in range(settings.sub_epochs):
         x = centre.clone()
@@ -91,10 +92,7 @@ def natasha15_epoch(
                 kept = x.clone()
             elif settings.centre == "average":
                 kept.add_(x, alpha=1.0 / m)
-            f = objective.sample(size, generator)
-            # The function may answer both calls in the same memory, so the first answer is used before the second call.
-            step = torch.sub(anchor_gradient, f.grad(anchor))
-            step.add_(f.grad(x))
+            step = reduced_gradient(objective.sample(size, generator), x, anchor, anchor_gradient)
             if settings.sigma > 0.0:
                 step.add_(x, alpha=2.0 * settings.sigma).sub_(centre, alpha=2.0 * settings.sigma)
             extra = None if penalty is None else penalty(x)

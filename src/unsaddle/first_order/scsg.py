@@ -8,10 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unsaddle.first_order.anchor import Look, look
-from unsaddle.first_order.method import Local, guarded
-from unsaddle.first_order.variance_reduced import InnerLoop, descend
+from unsaddle import checks, vectors
+from unsaddle.first_order.anchor import Anchor, anchor_at
+from unsaddle.first_order.method import FirstOrderMethod, Local, Plain, guarded
+from unsaddle.first_order.premises import Premises
+from unsaddle.first_order.variance_reduced import Descent, InnerLoop, descend
 from unsaddle.objective import Objective
+from unsaddle.options import check_settings
+from unsaddle.theory import framework
 
 LONGEST = 10.0
 """An epoch is no longer than so many times its mean; the geometric law has no bound."""
@@ -32,25 +36,48 @@ def epoch_length(anchor_size: int, batch_size: int, generator: torch.Generator) 
 
 def scsg_epoch(
     objective: Objective,
-    seen: Look,
+    seen: Anchor,
     *,
     batch_size: int,
     step_size: float,
     generator: torch.Generator,
-) -> tuple[Tensor, float]:
-    """x_N of one epoch from a look at x₀, of which S1 is the samples, and the largest secant seen.
+) -> Descent:
+    """One epoch from the anchor at x₀, of which S1 is the samples.
 
         h = ∇F_S1(x₀);  N geometric with mean |S1|/b;  N steps of `descend`
 
-    Cost, with the look: |S1| + 2bN component gradients, 3|S1| in expectation (E14).
+    Cost, with the anchor: |S1| + 2bN component gradients, 3|S1| in expectation (E14).
     """
     num_steps = epoch_length(seen.samples, batch_size, generator)
     loop = InnerLoop(batch_size=batch_size, step_size=step_size, num_steps=num_steps)
     return descend(objective, seen.x, seen.gradient, loop, generator)
 
 
-@dataclass
-class Scsg:
+def corollary_3(premises: Premises, *, batch_size: int = 1) -> Plain:
+    """y = z = the end of an epoch, whose anchor and step follow from ε, γ, V and L1."""
+    known, n = premises.constants, premises.num_samples
+    checks.count(batch_size, "batch_size")
+
+    def run(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        size = framework.scsg_anchor_size(
+            eps=premises.eps,
+            gamma=premises.gamma,
+            batch_size=batch_size,
+            variance=known.variance,
+            smoothness=known.smoothness,
+            escape_constant=premises.escape_constant(vectors.dimension(x)),
+            population=n,
+        )
+        step = framework.scsg_step_size(anchor_size=size, batch_size=batch_size, smoothness=known.smoothness)
+        seen = anchor_at(objective, x, size, generator)
+        last = scsg_epoch(objective, seen, batch_size=batch_size, step_size=step, generator=generator).last
+        return last, last
+
+    return run
+
+
+@dataclass(kw_only=True)
+class Scsg(FirstOrderMethod):
     """SCSG with measured constants.
 
         |S1| = max(64, 4V/max(ε², ĝ²/4)),   b = 0.2·|S1|^{2/3},   η = 0.5/L1
@@ -63,18 +90,21 @@ class Scsg:
     step_size: float | None = None
     anchor_size: int | None = None
 
-    def look_size(self, local: Local) -> int | None:
+    theory = staticmethod(corollary_3)
+
+    def __post_init__(self) -> None:
+        counts = ("batch_size", "anchor_size")
+        check_settings(self, positive=("step_size",), counts=counts, hint="leave it out to have it follow L1")
+
+    def test_size(self, local: Local) -> int | None:
         return local.samples_for(4.0, at_least=64) if self.anchor_size is None else self.anchor_size
 
     def advance(
-        self, objective: Objective, x: Tensor, seen: Look | None, local: Local, generator: torch.Generator
+        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        seen = look(objective, x, self.look_size(local), generator) if seen is None else seen
+        seen = anchor_at(objective, x, self.test_size(local), generator) if seen is None else seen
         b = math.ceil(0.2 * seen.samples ** (2.0 / 3.0)) if self.batch_size is None else self.batch_size
         step_size = 0.5 / local.smoothness if self.step_size is None else self.step_size
-        x, secant = scsg_epoch(objective, seen, batch_size=b, step_size=step_size, generator=generator)
-        x = guarded(seen, x, local, secant) if self.step_size is None else x
+        done = scsg_epoch(objective, seen, batch_size=b, step_size=step_size, generator=generator)
+        x = guarded(seen, done.last, local, done.secant) if self.step_size is None else done.last
         return x, x
-
-    def forget(self) -> None:
-        pass

@@ -9,7 +9,7 @@ from unsaddle.framework.plan import Plan
 from unsaddle.run import Ending, Run, RunEnded
 
 STALLED = 200
-"""Looks in a row at everything that see neither the value fall, up to rounding, nor the gradient halved, before the run
+"""Tests in a row on everything that see neither the value fall, up to rounding, nor the gradient halved, before the run
 gives up."""
 
 FRUITLESS = 3
@@ -25,7 +25,7 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
         x = y ∓ s·v, again
 
     The start is tested before 𝒜 is called, so that a run that begins at a stationary point spends nothing on leaving it
-    by accident. The look at y that the test takes is handed on to 𝒜 as its anchor wherever z is y. Without `promoted`
+    by accident. The anchor that the test takes at y is handed on to 𝒜 wherever z is y. Without `promoted`
     the run ends at the first point that passes the test.
 
     Ends by `RunEnded`; cost, trace and what is known about the last point are in `run`.
@@ -51,7 +51,7 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
             lowest, smallest, stalled = min(lowest, seen.value), min(smallest, seen.norm), 0
         else:
             stalled += seen.everything
-        if not plan.is_small(seen):
+        if not plan.is_small(run, seen):
             if stalled == STALLED:
                 raise RunEnded(Ending.STALLED)
             y, z = method.advance(run.objective, z, seen if z is y else None, local, run.generator)
@@ -60,10 +60,13 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
         if not promoted:
             raise RunEnded(Ending.FIRST_ORDER_POINT)
         found = plan.extract(run, y)
-        run.gamma, run.curvature, run.curvature_error = found.gamma, found.curvature, found.error
-        run.record("extraction", curvature=found.curvature, note=found.note)
+        run.extracted(curvature=found.curvature, error=found.error, gamma=found.gamma, note=found.note)
         if found.decided and found.direction is None:
-            raise RunEnded(Ending.SECOND_ORDER_POINT)
+            if found.eps < run.eps:  # L1 or ‖y‖ is smaller here than where the run began.
+                run.eps = local.eps = found.eps
+            if plan.is_small(run, seen):
+                raise RunEnded(Ending.SECOND_ORDER_POINT)
+            continue
         escaped = None if found.direction is None else plan.escape(run, y, seen, found)
         if escaped is None:
             fruitless += 1
@@ -71,10 +74,8 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
                 raise RunEnded(Ending.CURVATURE_UNDECIDED)
             continue
         fruitless = 0
-        run.escapes += 1
         lowest, smallest, stalled = math.inf, math.inf, 0
         y = z = escaped
-        run.moved(y)
-        run.record("escape", curvature=found.curvature, note=found.note)
+        run.escaped(y, curvature=found.curvature, note=found.note)
         method.forget()
         plan.begin(run, y, local)

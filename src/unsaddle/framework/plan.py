@@ -9,7 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from unsaddle.curvature.result import Curvature
-from unsaddle.first_order.anchor import Look
+from unsaddle.first_order.anchor import Anchor
 from unsaddle.first_order.method import FirstOrderMethod, Local
 from unsaddle.judgement.judge import Judgement, Kind
 from unsaddle.run import Run
@@ -30,10 +30,14 @@ class Evidence:
     radius: float = math.nan
     samples: int | None = None
     """|S2|; None for everything."""
+    eps: float = math.nan
+    """ε as it follows from L1 at this point; nan where it was given."""
     note: str = ""
 
 
-def weighed(found: Curvature, judgement: Judgement, samples: int | None, slack: float = 0.0) -> Evidence:
+def weighed(
+    found: Curvature, judgement: Judgement, samples: int | None, slack: float = 0.0, eps: float = math.nan
+) -> Evidence:
     """What the framework needs of an extraction and the judge's word on it."""
     at = found.measurements[-1] if found.direction is not None else None
     return Evidence(
@@ -44,6 +48,7 @@ def weighed(found: Curvature, judgement: Judgement, samples: int | None, slack: 
         gamma=found.gamma,
         radius=found.radius,
         samples=samples,
+        eps=eps,
         note=f"{found.extractor} on {'everything' if samples is None else samples}: {found.status.name}",
     )
 
@@ -54,16 +59,16 @@ class Plan(Protocol):
     def begin(self, run: Run, x: Tensor, local: Local) -> None:
         """Learn what has to be known about F at x, where the run starts or has jumped to."""
 
-    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Look:
-        """A fresh look at y."""
+    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
+        """∇F_S(y) on fresh samples."""
 
-    def is_small(self, seen: Look) -> bool:
+    def is_small(self, run: Run, seen: Anchor) -> bool:
         """The first-order test."""
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
         """Look for negative curvature at y, on fresh samples."""
 
-    def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
+    def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         """The step along ± the direction; None if neither way goes down."""
 
     def recover(self, run: Run, local: Local) -> bool:

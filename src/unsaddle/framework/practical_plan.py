@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from unsaddle import vectors
 from unsaddle.curvature.extract import answer
+from unsaddle.curvature.krylov.smoothness import smoothness
 from unsaddle.curvature.question import Question
-from unsaddle.curvature.result import Status
+from unsaddle.curvature.result import Curvature, Status
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Look, look, smoothness
+from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.first_order.method import FirstOrderMethod, Local
 from unsaddle.framework.plan import Evidence, weighed
 from unsaddle.judgement.judge import judge
@@ -21,6 +23,7 @@ from unsaddle.judgement.sampling_error import hessian_error
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
+from unsaddle.theory.quadratics import stationary_gradient
 
 FIRST_SAMPLES = 64
 """Samples that V is measured from at the start and after an escape."""
@@ -71,7 +74,7 @@ class PracticalPlan:
         n = run.num_samples
         self._recoveries = 0
         size = None if n is not None and n <= 2 * FIRST_SAMPLES else FIRST_SAMPLES
-        first = look(run.objective, x, size, run.generator)
+        first = anchor_at(run.objective, x, size, run.generator)
         local.variance = 0.0 if first.everything else first.variance
         local.gradient_norm = first.norm
         finite = first.is_finite and math.isfinite(local.variance)
@@ -83,9 +86,11 @@ class PracticalPlan:
             raise RunEnded(Ending.DIVERGED if run.escapes else Ending.NOT_FINITE)
         # Where the Hessian vanishes, any step will do to begin with; the guards of the methods see to the rest.
         local.smoothness = measured if measured > 0.0 else max(1.0, first.norm)
+        if self.options.eps_follows_smoothness:
+            run.eps = local.eps = stationary_gradient(smoothness=local.smoothness, x_norm=vectors.norm(x))
 
-    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Look:
-        seen = look(run.objective, y, method.look_size(local), run.generator)
+    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
+        seen = anchor_at(run.objective, y, method.test_size(local), run.generator)
         self._learn(seen, local)
         undecided = not seen.everything and not seen.passes(run.eps) and seen.may_pass(run.eps)
         if not undecided:
@@ -98,19 +103,19 @@ class PracticalPlan:
         )
         if size is not None and size <= seen.samples:
             return seen
-        seen = look(run.objective, y, size, run.generator)
+        seen = anchor_at(run.objective, y, size, run.generator)
         self._learn(seen, local)
         self._failed_tests = 0 if seen.passes(run.eps) else self._failed_tests + 1
         self._rounds_to_wait = 2**self._failed_tests - 1
         return seen
 
-    def _learn(self, seen: Look, local: Local) -> None:
+    def _learn(self, seen: Anchor, local: Local) -> None:
         local.gradient_norm = math.sqrt(max(0.0, seen.norm**2 - seen.squared_error))
         if not seen.everything and math.isfinite(seen.variance):
             local.variance = seen.variance
 
-    def is_small(self, seen: Look) -> bool:
-        return seen.passes(self.options.eps)
+    def is_small(self, run: Run, seen: Anchor) -> bool:
+        return seen.passes(run.eps)
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
         n = run.num_samples
@@ -129,12 +134,17 @@ class PracticalPlan:
             found, slack = answer(run.objective, y, question, run.ledger), 0.0
             if size is not None and found.status is Status.NOTHING_FOUND:
                 slack = hessian_error(run.objective, y, found, size, self.options.delta / 2.0, run.generator).slack
-            evidence = weighed(found, judge(found, slack=slack), size, slack)
+            evidence = weighed(found, judge(found, slack=slack), size, slack, self._eps_at(y, found))
             if evidence.decided or size is None or size >= LARGEST_EXTRACTION:
                 return evidence
             size *= GROWTH
 
-    def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
+    def _eps_at(self, y: Tensor, found: Curvature) -> float:
+        if not self.options.eps_follows_smoothness:
+            return math.nan
+        return stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(y))
+
+    def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         assert found.direction is not None
         v, q = found.direction, -found.curvature
         if self.escape_by == "line search":

@@ -14,27 +14,14 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.registry import EXTRACTORS
 from unsaddle.curvature.result import Status
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Look, look
+from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.first_order.method import FirstOrderMethod, Local
+from unsaddle.first_order.premises import ProblemConstants
 from unsaddle.framework.plan import Evidence, weighed
 from unsaddle.judgement.judge import judge
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProblemConstants:
-    """What the theorems take as known."""
-
-    smoothness: float
-    """L1."""
-    hessian_lipschitz: float
-    """L2."""
-    variance: float = 0.0
-    """V."""
-    sub_gaussian: float = 0.0
-    """G."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +49,7 @@ class TheoryPlan:
     def begin(self, run: Run, x: Tensor, local: Local) -> None:
         local.smoothness, local.variance = self.constants.smoothness, self.constants.variance
 
-    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Look:
+    def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
         size = None
         if self.constants.sub_gaussian > 0.0:
             size = extraction.gradient_sample_size(
@@ -70,11 +57,11 @@ class TheoryPlan:
             )
         elif run.num_samples is None:
             raise ValueError("settings='theory' on a stream needs sub_gaussian, the scale of its gradients' noise")
-        seen = look(run.objective, y, size, run.generator)
+        seen = anchor_at(run.objective, y, size, run.generator)
         local.gradient_norm = seen.norm
         return seen
 
-    def is_small(self, seen: Look) -> bool:
+    def is_small(self, run: Run, seen: Anchor) -> bool:
         return seen.norm <= self.options.eps
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
@@ -104,7 +91,7 @@ class TheoryPlan:
             raise RunEnded(Ending.BUDGET_SPENT)
         return weighed(found, judge(found), size)
 
-    def escape(self, run: Run, y: Tensor, seen: Look, found: Evidence) -> Tensor | None:
+    def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         assert found.direction is not None
         ell = extraction.sampled_log_factor(
             dimension=vectors.dimension(y),

@@ -19,9 +19,7 @@ from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.measure import batches
 from unsaddle.measure.noise import GradientNoise
 from unsaddle.objective import Objective, point_of, with_its_ranks
-
-RELATIVE_EPS = 1e-3
-"""ε by default: a gradient step of 1/L1 would move x by less than this share of ‖x‖ (of 1, if that is more)."""
+from unsaddle.theory.quadratics import stationary_gradient
 
 START_DELTA = 1e-4
 """δ spent on the random start by default, if δ/2 is more: a verdict should not be spoiled by an unlucky start, and the
@@ -103,7 +101,7 @@ def is_minimum(
             coarse = coarse_noise(objective, x, samples, generator, ledger)
         error += ROUNDINGS * max(found.noise, 0.0 if coarse is None else coarse.noise)
     if eps is None:
-        eps = RELATIVE_EPS * found.smoothness * max(1.0, vectors.norm(x))
+        eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
     hessian = NOTHING_SAMPLED
     if sampled and found.status is Status.NOTHING_FOUND:
         hessian = hessian_error(objective, x, found, samples or batches.BATCHES, delta / 2.0, generator, ledger)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -61,10 +62,15 @@ class SampledCurvature:
     samples: int
     batches: int
 
+    @property
+    def standard_error(self) -> float:
+        """Of the mean."""
+        return self.deviation / math.sqrt(self.samples)
+
     def error(self, delta: float) -> float:
         """The one-sided interval at confidence 1 − δ: the truth is below mean + error."""
         quantile = student.quantile(1.0 - min(delta, 0.5), self.batches - 1)
-        return quantile * self.deviation / math.sqrt(self.samples)
+        return quantile * self.standard_error
 
 
 def gradient(
@@ -81,15 +87,24 @@ def gradient(
     >>> seen.samples, 0.3 < seen.variance < 3.0
     (800, True)
     """
-    functions = batches(objective, samples, generator, ledger)
-    mean = functions[0].grad(x).clone()
-    squares = 0.0
-    for count, f in enumerate(functions[1:], 2):  # Welford's recurrence: no batch's gradient is kept.
-        off = f.grad(x) - mean
-        mean.add_(off, alpha=1.0 / count)
-        squares += vectors.norm(off) ** 2 * (count - 1) / count
-    size, count = functions[0].size, len(functions)
-    return SampledGradient(mean=mean, variance=size * squares / (count - 1), samples=size * count, batches=count)
+    return mean_gradient((f.size, f.grad(x)) for f in batches(objective, samples, generator, ledger))
+
+
+def mean_gradient(gradients: Iterable[tuple[int, Tensor]]) -> SampledGradient:
+    """The mean of the gradients of independent batches, each with its size, and V; two batches at least.
+
+    The mean g of batches of m_1, m_2, … samples has Σ m_k‖g_k − g‖² = (K − 1)·V in expectation, whatever the m_k.
+    Welford's recurrence: no batch's gradient is kept, so that they may be computed one by one.
+    """
+    remaining = iter(gradients)
+    samples, first = next(remaining)
+    mean, squares, count = first.clone(), 0.0, 1
+    for size, grad in remaining:
+        off = grad - mean
+        before, samples, count = samples, samples + size, count + 1
+        mean.add_(off, alpha=size / samples)
+        squares += vectors.norm(off) ** 2 * size * before / samples
+    return SampledGradient(mean=mean, variance=squares / (count - 1), samples=samples, batches=count)
 
 
 def curvature(
@@ -108,12 +123,15 @@ def curvature(
 
 def curvature_on(functions: list[SampledFunction], x: Tensor, v: Tensor, radius: float) -> SampledCurvature:
     """The same on batches that are drawn already; two gradients each."""
-    curvatures = [symmetric_difference(f, x, v, radius) for f in functions]
-    size, count = functions[0].size, len(functions)
+    return mean_curvature([symmetric_difference(f, x, v, radius) for f in functions], functions[0].size)
+
+
+def mean_curvature(curvatures: Sequence[float], size: int) -> SampledCurvature:
+    """The mean of curvatures along one direction, each from an independent batch of that size, and s."""
     mean = deviation = math.nan
     if all(math.isfinite(c) for c in curvatures):  # statistics.stdev raises on anything else.
         mean, deviation = statistics.fmean(curvatures), math.sqrt(size) * statistics.stdev(curvatures)
-    return SampledCurvature(mean=mean, deviation=deviation, samples=size * count, batches=count)
+    return SampledCurvature(mean=mean, deviation=deviation, samples=size * len(curvatures), batches=len(curvatures))
 
 
 def batches(

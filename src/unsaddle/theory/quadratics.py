@@ -23,6 +23,21 @@ NOISE_SHARE = 0.1
 """Rounding may contribute this share of γ to a measured curvature."""
 
 
+RELATIVE_EPS = 1e-3
+"""Share of ‖x‖ (of 1, if that is more) that a gradient step of 1/L1 may move a stationary point by."""
+
+
+def stationary_gradient(*, smoothness: float, x_norm: float) -> float:
+    """ε = 1e-3·L1·max(1, ‖x‖), where none is given: the largest gradient norm that counts as zero at x.
+
+    A gradient step of 1/L1 then moves x by less than a thousandth. Scaling f scales ε.
+
+    >>> stationary_gradient(smoothness=2.0, x_norm=10.0)
+    0.02
+    """
+    return RELATIVE_EPS * smoothness * max(1.0, x_norm)
+
+
 def step_size(*, smoothness: float) -> float:
     """η = 1/(2·L1): half of the largest step with I − ηH ⪰ 0, so an L1 too small by a factor of two is harmless."""
     return 0.5 / smoothness

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import VALUE_ROUNDING
-from unsaddle.escape import slope_search
+from unsaddle.escape.line_search import by_slopes
 from unsaddle.objective import SampledFunction
 from unsaddle.torch_optim import policy
 
@@ -42,7 +42,7 @@ def length_along(f: SampledFunction, x: Tensor, v: Tensor, *, radius: float) -> 
         (above, rise), (below, fall) = at(f, x, v, s), at(f, x, v, -s)
         return (above + below) / 2.0, (rise - fall) / 2.0
 
-    best = slope_search.search(
+    best = by_slopes(
         both_ways,
         value=value,
         first=max(4.0 * radius, FIRST_LENGTH * (vectors.norm(x) or 1.0)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -97,8 +98,7 @@ def lanczos(
     return trail.end(status, exhausted=not exhausted)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lowest:
+class Lowest(NamedTuple):
     """The lowest curvature that Lanczos sees, and along what."""
 
     curvature: float

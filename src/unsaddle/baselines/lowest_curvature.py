@@ -1,0 +1,34 @@
+"""The lowest curvature by Hessian products, and how far samples agree about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.baselines.samples import batch
+from unsaddle.curvature.krylov import lanczos
+from unsaddle.curvature.krylov.lanczos import Lowest
+from unsaddle.curvature.power import second_order
+from unsaddle.measure.batches import mean_curvature
+from unsaddle.objective import SampledFunction
+from unsaddle.run import Ending, Run, RunEnded
+
+CHUNKS = 8
+"""Fresh batches by which a curvature is measured again."""
+
+
+def lowest_curvature(f: SampledFunction, x: Tensor, **how: Any) -> Lowest:
+    """v with vᵀ∇²f(x)v ≤ λ_min + accuracy, as `curvature.krylov.lanczos` finds it; ends the run if f is not finite."""
+    found = lanczos.lowest_curvature(second_order(f), x, **how)
+    if found is None:
+        raise RunEnded(Ending.DIVERGED)
+    return found
+
+
+def fresh_curvature(run: Run, x: Tensor, v: Tensor, size: int) -> tuple[float, float]:
+    """vᵀ∇²F(x)v on `size` samples that v has not seen, in eight batches, and its standard error."""
+    functions = [second_order(batch(run, max(1, size // CHUNKS), hessian=True)) for _ in range(CHUNKS)]
+    seen = mean_curvature([vectors.dots((v, f.hvp(x, v)))[0] for f in functions], functions[0].size)
+    return seen.mean, seen.standard_error

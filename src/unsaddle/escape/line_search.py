@@ -1,0 +1,182 @@
+"""How far along a direction of negative curvature: a search by values, and one by slopes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Point(NamedTuple):
+    """A point x + sv of the line."""
+
+    length: float
+    """s, with its sign."""
+    value: float
+    slope: float = math.nan
+    """Along v, where it was asked for."""
+
+
+# --- By values ------------------------------------------------------------------------------------------------------
+
+LENGTHS = 60
+"""Lengths that a search by values tries before it gives up: 60 doublings lead from rounding to anywhere."""
+
+QUARTER = 0.25
+"""What a first length that is too long is multiplied by."""
+
+
+def by_values(
+    value_at: Callable[[float], float],
+    here: float,
+    *,
+    first: float,
+    rounding: float = 0.0,
+    quarterings: int = 0,
+    patience: int = 2,
+    ahead: float | None = 0.1,
+    lengths: int = LENGTHS,
+) -> Point | None:
+    """The lowest of the points x ± sv over doubled lengths s; None if none is lower than x.
+
+    Both signs are tried until one of them is ahead; from then on a length costs one value.
+
+    Args:
+        value_at: s ↦ f(x + sv). What is not finite ends the search, or shortens it.
+        here: f(x).
+        first: the length to begin with.
+        rounding: a value counts as lower if it is lower by more than this.
+        quarterings: how often a first length at which nothing is lower is quartered; by default it is doubled instead,
+            for a first length so short that a longer one shows more.
+        patience: lengths in a row that lower the value no further before the search ends.
+        ahead: a sign is ahead where both values differ by this share of the change of the lower one; None: as soon as
+            its value is lower than here.
+        lengths: how many are tried, beside quarterings.
+
+    >>> double_well = lambda s: s**4 / 4 - s**2
+    >>> by_values(double_well, 0.0, first=1 / 64).length
+    1.0
+    >>> by_values(double_well, 0.0, first=8.0, quarterings=10, patience=1, ahead=None).length
+    1.0
+    """
+    best: Point | None = None
+    signs: tuple[float, ...] = (1.0, -1.0)
+    length, lost = first, 0
+    for tried in range(1, quarterings + lengths + 1):
+        values = [value_at(sign * length) for sign in signs]
+        finite = [_or_infinity(value) for value in values]
+        value = min(finite)
+        sign = signs[finite.index(value)]
+        if value < (here - rounding if best is None else best.value):
+            best, lost = Point(sign * length, value), 0
+        elif best is not None:
+            lost += 1
+        elif quarterings > 0:
+            if tried == quarterings:
+                return None
+            length *= QUARTER
+            continue
+        if lost == patience or math.isinf(value):
+            break
+        if len(signs) == 2:
+            decisive = max(rounding, (ahead or 0.0) * abs(value - here))
+            settled = best is not None if ahead is None else abs(values[0] - values[1]) > decisive
+            signs = (sign,) if settled else signs
+        length *= 2.0
+    return best
+
+
+def _or_infinity(value: float) -> float:
+    return value if math.isfinite(value) else math.inf
+
+
+# --- By slopes ------------------------------------------------------------------------------------------------------
+
+GROWTH = 4.0
+"""Each length is so many times the last while the value falls, or so many times smaller until it does."""
+
+REFINEMENTS = 2
+"""Lengths tried between the last from which the value falls on and the first from which it does not."""
+
+
+def by_slopes(
+    line: Callable[[float], tuple[float, float]],
+    *,
+    value: float,
+    first: float,
+    max_evaluations: int,
+    resolution: float = 0.0,
+) -> Point:
+    """The lowest of a few points of a half-line, at one gradient each.
+
+    Lengths grow while the value falls and goes on falling; if the first is too long already they shrink. That brackets
+    a minimum, which a cubic through both ends' values and slopes then locates. A slope says on which side of a minimum
+    a point is, so that a few points do where values alone need many.
+
+    Args:
+        line: s ↦ (value, slope) at x + sv.
+        value: the value at x.
+        first: the length to begin with, with the sign to go in.
+        max_evaluations: of the line.
+        resolution: values that differ by less are equal; the slope, which has more digits, then tells where down is.
+
+    Returns:
+        The lowest point, with its sign; that of length 0 if none was lower than x.
+
+    >>> best = by_slopes(lambda s: (s**4 / 4 - s**2, s**3 - 2 * s), value=0.0, first=-0.01, max_evaluations=12)
+    >>> round(best.length, 2), round(best.value, 2)
+    (-1.45, -1.0)
+    """
+    sign = math.copysign(1.0, first)
+
+    def at(s: float) -> Point:
+        found, slope = line(sign * s)
+        return Point(s, _or_infinity(found), sign * slope)
+
+    def goes_on(point: Point) -> bool:
+        return point.slope < 0.0 and point.value <= near.value + resolution
+
+    best = near = Point(0.0, value, 0.0)
+    far: Point | None = None
+    s, left = abs(first), max_evaluations
+    while left > 0:
+        left -= 1
+        point = at(s)
+        best = min(best, point, key=lambda p: p.value)
+        if goes_on(point):
+            near = point
+            if far is not None:
+                break
+            s *= GROWTH
+        else:
+            far = point
+            if near.length > 0.0 or point.value < value - resolution:
+                break
+            s /= GROWTH
+    for _ in range(min(REFINEMENTS, left)):
+        if far is None or near.length == 0.0:
+            break
+        point = at(_between(near, far))
+        best = min(best, point, key=lambda p: p.value)
+        if goes_on(point):
+            near = point
+        else:
+            far = point
+    if best.value >= value - resolution:
+        return Point(0.0, value, 0.0)
+    return Point(sign * best.length, best.value, sign * best.slope)
+
+
+def _between(a: Point, b: Point) -> float:
+    """The minimum of the cubic through both points, kept away from them; their geometric mean where there is none."""
+    width = b.length - a.length
+    s = math.nan
+    if math.isfinite(b.value) and math.isfinite(b.slope):
+        d = a.slope + b.slope - 3.0 * (b.value - a.value) / width
+        root = d * d - a.slope * b.slope
+        if root >= 0.0:
+            bottom = b.slope - a.slope + 2.0 * math.sqrt(root)
+            s = b.length - width * (b.slope + math.sqrt(root) - d) / bottom if bottom != 0.0 else math.nan
+    if not math.isfinite(s):
+        s = math.sqrt(a.length * b.length)
+    return min(max(s, a.length + 0.1 * width), b.length - 0.1 * width)
