@@ -1,9 +1,36 @@
-"""Adapters to packages that are not installed cannot be looked through for examples."""
+"""One thread a process, and one copy of every module.
 
+Tests run on all cores, a worker each (`-n` in pyproject.toml), and tensors here are small: two threads on them mostly
+wait for each other, the more so on a busy machine. Processes that tests start inherit this.
+"""
+
+import importlib
+import os
 from importlib.util import find_spec
+from pathlib import Path
 
+os.environ["OMP_NUM_THREADS"] = "1"  # Before NumPy and torch are imported, which read it.
+
+import torch
+
+torch.set_num_threads(1)
+
+SRC = Path(__file__).parent / "src"
+
+# Adapters to packages that are not installed cannot be looked through for examples.
 collect_ignore_glob = [
     f"src/unsaddle/interop/{package}*"
     for package in ("lightning", "transformers", "scipy", "jax", "ase")
     if find_spec(package) is None
 ]
+
+
+def pytest_collect_file(file_path: Path) -> None:
+    """Imports a module of the package as users do, before its examples are looked for.
+
+    pytest's `importlib` mode imports the parents of a module and then executes the module, even where a parent has
+    imported it already: there would be two of it, and a test would patch the one that nobody uses.
+    """
+    if file_path.suffix == ".py" and file_path.is_relative_to(SRC):
+        parts = file_path.relative_to(SRC).with_suffix("").parts
+        importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))

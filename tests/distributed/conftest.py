@@ -17,6 +17,13 @@ Seen = list[dict[str, Any]]
 """By rank: what it saw, by kind of wrapping and scenario."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker takes all tests of this folder: what others would start, it has started."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.xdist_group("ranks"))
+
+
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The same in this process, which is the only one."""
