@@ -6,8 +6,6 @@ Judged outside the run, by the gradient of the whole and the eigenvalues of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -26,15 +24,6 @@ SADDLES = [
     for problem in zoo()
     for i, saddle in list(enumerate(problem.saddles))[:2]
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def beside(point: Tensor, distance: float = 1e-8) -> Tensor:

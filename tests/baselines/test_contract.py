@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,15 +25,6 @@ PROBLEMS = {
     "phase retrieval": problems.phase_retrieval(dimension=10, measurements=100),
 }
 CONSTANTS = {"smoothness": 4.0, "hessian_lipschitz": 6.0, "variance": 1.0, "initial_gap": 1.0}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _settings(method: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from tests.curvature.quadratics import quadratic, random_symmetric
+from tests.curvature.quadratics import quadratic, random_symmetric, rng
 from unsaddle import FiniteSum, Function, negative_curvature, vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature import extract, neon2_online
@@ -16,18 +16,6 @@ from unsaddle.curvature.result import Status
 from unsaddle.theory import quadratics
 
 SIGMA = 1e-3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def settings_of(**changes):

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,15 +22,6 @@ from unsaddle.problems import Problem, StationaryPoint, phase_retrieval, prescri
 FLOATS = (torch.float64, torch.float32)
 DOUBLE = torch.float64
 KINDS = {"strict saddle": "saddle", "minimum": "minimum", "degenerate": "undecided"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _zoo() -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -24,15 +23,6 @@ from unsaddle.theory import extraction
 DOUBLE = torch.float64
 GAMMA, DELTA, STARTS = 0.2, 0.05, 2000
 SETTINGS = KrylovSettings(num_steps=500, delta=DELTA, gamma=GAMMA, smallest_radius=1e-6)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def diagonal(s: Tensor) -> Function:

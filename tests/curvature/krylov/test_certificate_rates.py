@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,14 +16,6 @@ from unsaddle.measure.direction import Measurement, Scale, on_same_sample
 DOUBLE = torch.float64
 V = torch.tensor([0.6, 0.8], dtype=DOUBLE)
 X = torch.zeros(2, dtype=DOUBLE)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def measure(slope: Callable[[float], float], radius: float, *, gamma: float = 1.0, noise: float = 0.0) -> Measurement:

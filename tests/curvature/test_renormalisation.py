@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from tests.curvature.quadratics import quadratic, random_symmetric
+from tests.curvature.quadratics import quadratic, random_symmetric, rng
 from unsaddle import Function, negative_curvature, vectors
 from unsaddle.curvature import extract
 from unsaddle.curvature import neon as neon_file
@@ -19,18 +19,6 @@ from unsaddle.curvature.result import Status
 from unsaddle.theory import renormalised as theory_renormalised
 
 R = 1e-2
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def settings_of(name, **changes):
