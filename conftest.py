@@ -1,7 +1,7 @@
 """One thread a process, and one copy of every module.
 
-Tests run on all cores, a worker each (`-n` in pyproject.toml), and tensors here are small: two threads on them mostly
-wait for each other, the more so on a busy machine. Processes that tests start inherit this.
+`make test` runs a worker on every core, and tensors here are small: two threads on them mostly wait for each other,
+the more so on a busy machine. Processes that tests start inherit this.
 """
 
 import importlib

@@ -137,6 +137,6 @@ def test_no_module_is_there_twice_after_its_examples_are_collected(tmp_path) -> 
         "    assert [f for f in found if f.__globals__ is not vars(sys.modules[f.__module__])] == []\n"
     )
     first = [PACKAGE / "vectors.py", PACKAGE / "curvature" / "krylov" / "lanczos.py"]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *first, check]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *first, check]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stdout[-2000:]

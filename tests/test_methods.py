@@ -320,6 +320,17 @@ def test_progress_is_shown_on_a_terminal() -> None:
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("neon-")])
+def test_where_rounding_keeps_the_gradient_above_eps_a_run_stalls_and_says_so(method: str) -> None:
+    """The gradient never is exactly zero in float32, and below 1e-2 the value of 100 no longer shows that it falls."""
+    centre = torch.linspace(0.1, 0.7, 5) / 3.0
+    f = Function(lambda x: 100.0 + (x - centre).square().sum() / 2.0 + torch.cos(3.0 * x).sum() / 30.0)
+    solution = minimize(f, torch.full((5,), 0.3), method=method, eps=1e-30)
+    assert solution.status is Ending.STALLED
+    assert not solution.success
+    assert 0.0 < solution.gradient_norm < 1e-2
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("neon-")])
 def test_an_eps_beyond_the_precision_ends_without_a_budget(method: str) -> None:
     f = Function(lambda x: 100.0 + (x @ x) ** 2 / 4.0 + x @ x / 2.0)
     solution = minimize(f, torch.full((5,), 0.3), method=method, eps=1e-30)

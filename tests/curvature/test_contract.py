@@ -5,6 +5,7 @@ The truth is the Hessian product of the problem in float64, which tests/problems
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ class Case:
     def x(self) -> Tensor:
         return self.stationary.point
 
-    @property
+    @functools.cached_property
     def question(self) -> dict[str, Any]:
         """γ, L1 and L2: at a saddle γ is the curvature there, elsewhere a tenth of L1.
 

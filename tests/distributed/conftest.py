@@ -1,4 +1,7 @@
-"""Processes take long to start, so that those that nothing happens to are started once for all tests."""
+"""Processes take long to start, so that those that nothing happens to are started once for all tests.
+
+One worker takes all of these (`xdist_group`): another would start them again.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,6 @@ ALL = ",".join(PROBING)
 
 Seen = list[dict[str, Any]]
 """By rank: what it saw, by kind of wrapping and scenario."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker takes all tests of this folder: what others would start, it has started."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.xdist_group("ranks"))
 
 
 @pytest.fixture(scope="session")

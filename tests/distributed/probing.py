@@ -39,7 +39,7 @@ KNOWN: dict[str, Any] = {
     "relative_gamma": 0.01,
     "samples": None,
     "delta": 0.05,
-    "smoothness": 20.0,
+    "smoothness": 5.0,
     "hessian_lipschitz": 1.0,
     "max_gradients": None,
     "seed": 0,

@@ -20,10 +20,11 @@ def test_jobs_differ_and_a_quick_run_has_fewer():
 
 
 def test_gamma_follows_eps_as_each_row_has_it():
-    for job in complexity.jobs(seeds=1):
-        if job["sweep"] == "slope":
-            assert job["gamma"] == job["eps"] ** job["power"] / 2
-            assert job["slope"] == 2 * job["eps"]
+    jobs = [job for job in complexity.jobs(seeds=1) if job["sweep"] == "slope"]
+    assert {job["method"] for job in jobs} == {row.method for row in TABLE_ONE}
+    for job in jobs:
+        assert job["gamma"] == job["eps"] ** job["power"] / 2
+        assert job["slope"] == 2 * job["eps"]
 
 
 def test_a_run_arrives_and_tells_what_it_spent(tmp_path):
