@@ -67,7 +67,9 @@ def test_what_a_closure_draws_from_global_generators_is_replayed():
     model = nn.Linear(3, 1)
     f = objective(model, lambda: model(torch.randn(4, 3) * random.random()).square().mean())
     f.check()
-    f.sample().value_and_grad(f.point)
+    once, again = (f.sample().value_and_grad(f.point) for _ in range(2))
+    assert torch.equal(once[0], again[0])
+    assert torch.equal(once[1], again[1])
 
 
 def test_every_call_is_counted_also_those_that_raise():
