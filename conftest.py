@@ -25,6 +25,13 @@ collect_ignore_glob = [
 ]
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Files of the package without an example: some would be imported for nothing, with all of a trainer."""
+    if collection_path.suffix == ".py" and collection_path.is_relative_to(SRC):
+        return ">>>" not in collection_path.read_text() or None
+    return None
+
+
 def pytest_collect_file(file_path: Path) -> None:
     """Imports a module of the package as users do, before its examples are looked for.
 

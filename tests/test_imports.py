@@ -124,6 +124,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         pytest.fail(" is imported by ".join(error.args[1]))
 
 
+@pytest.mark.slow
 def test_no_module_is_there_twice_after_its_examples_are_collected(tmp_path) -> None:
     """pytest imports a file whose examples it runs; what it imports must be what everybody else has imported."""
     check = tmp_path / "test_twins.py"

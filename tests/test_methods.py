@@ -140,6 +140,7 @@ def test_a_divergent_step_is_a_status_and_the_last_finite_point_is_kept(method: 
     assert "lower step_size" in str(solution)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in RIVALS])
 def test_a_step_that_follows_l1_does_not_diverge_there(method: str) -> None:
     start = torch.tensor([1.0, 20.0], dtype=DOUBLE)
@@ -283,6 +284,7 @@ def test_progress_is_silent_where_there_is_no_terminal(capfd: pytest.CaptureFixt
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_progress_is_shown_on_a_terminal() -> None:
     pytest.importorskip("rich")

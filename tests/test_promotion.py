@@ -31,6 +31,7 @@ def beside(point: Tensor, distance: float = 1e-8) -> Tensor:
     return point + distance * off / off.norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "saddle"), SADDLES)
 @pytest.mark.parametrize("method", [f"neon-{name}" for name in FIRST_ORDER])
 def test_from_a_strict_saddle_and_beside_it_every_promoted_method_ends_at_a_second_order_point(

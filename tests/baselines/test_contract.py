@@ -32,6 +32,7 @@ def _settings(method: str) -> dict[str, Any]:
     return {"num_steps": 2000} if method in UNCHECKED else {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 @pytest.mark.parametrize("method", METHODS)
 def test_it_leaves_an_exact_saddle_for_a_second_order_stationary_point(method: str, problem: Problem) -> None:

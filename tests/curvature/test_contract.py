@@ -170,6 +170,7 @@ def test_at_a_strict_saddle_a_direction_of_true_curvature_below_half_gamma_is_re
     assert measurement.error <= max(result.gamma, abs(result.curvature)) / 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", _cases("minimum"))
 def test_at_a_minimum_nothing_is_found(case: Case) -> None:
     before, books = case.x.clone(), Counting(case.problem.objective)
@@ -187,6 +188,7 @@ def test_at_a_degenerate_point_nothing_is_claimed(case: Case) -> None:
     assert result.status is Status.NOTHING_FOUND
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", _cases(None, first_only=True))
 def test_the_same_seed_repeats_the_result_and_another_starts_elsewhere(case: Case) -> None:
     books = [Counting(case.problem.objective) for _ in range(3)]

@@ -129,6 +129,7 @@ def test_success_over_many_seeds(dtype, target):
     assert max(curvatures) <= -0.1 * (1 - 1e-5)
 
 
+@pytest.mark.slow
 def test_delta_is_met_where_the_start_alone_decides():
     """One direction at −γ, all others at 0: a run fails just where the start is unlucky, with probability δ = 0.2 or a
     little less, as T is rounded up. Of 400 seeds, Binomial(400, 0.2) exceeds 108 with probability 0.0003. Nor is T much

@@ -129,6 +129,7 @@ def test_a_hessian_that_changes_is_allowed_for():
         assert neon_plus(f_hat, settings, rng()).status is status
 
 
+@pytest.mark.slow
 def test_a_step_that_is_short_enough_is_never_called_too_long():
     """I − ηH ⪰ 0 with eigenvalues anywhere below 1/η, far below zero as well, and momentum from little to much."""
     for seed in range(200):

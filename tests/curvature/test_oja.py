@@ -69,6 +69,7 @@ def test_a_step_costs_one_product_or_two_gradients_of_a_batch(radius: float | No
         assert ledger.cost == Cost(gradients=90, samples=90 * 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["oja", "oja-first-order"])
 def test_curvature_is_found_through_the_noise_of_single_components(method: str) -> None:
     """Each component is indefinite in every direction; only their mean has one negative eigenvalue.

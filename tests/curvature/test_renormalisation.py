@@ -143,6 +143,7 @@ def hardening(x):
     return 0.5 * (CROWD * x) @ x + L2 / 6.0 * (x @ x) ** 1.5, CROWD * x + L2 / 2.0 * x.norm() * x
 
 
+@pytest.mark.slow
 @BOTH
 def test_it_succeeds_where_the_plain_one_leaves_the_quadratic_region(name):
     """While the direction at −1 overtakes the others, all of them grow, until ‖u‖ = 2/L2 stops them, and rounding may

@@ -17,6 +17,8 @@ from unsaddle import FiniteSum, Function, Stream
 from unsaddle.curvature import Status, negative_curvature
 from unsaddle.problems import near_ties, positive_semidefinite, rank_one_negative
 
+pytestmark = pytest.mark.slow
+
 SEEDS, DELTA, GAMMA, DIMENSION = 200, 0.05, 0.1, 40
 METHODS = ("neon", "neon+", "power", "lanczos")
 FLOATS = (torch.float64, torch.float32)

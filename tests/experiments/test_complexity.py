@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from unsaddle.experiments import complexity, harness
 from unsaddle.experiments.table_one import TABLE_ONE, told
 from unsaddle.methods import METHODS
@@ -43,6 +45,7 @@ def test_a_run_arrives_and_tells_what_it_spent(tmp_path):
         assert (row["escapes"] == 0) == (row["settings"]["method"] == "noisy-sgd")
 
 
+@pytest.mark.slow
 def test_fewer_samples_are_needed_down_the_slope_with_variance_reduction():
     base = next(
         j for j in complexity.jobs(seeds=1, quick=True) if j["sweep"] == "slope" and j["method"] == "neon-sgd"

@@ -327,6 +327,7 @@ def test_at_zero_and_next_to_it_a_saddle_is_one(size: float, dtype: torch.dtype)
         assert verdict.kind == "saddle"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS, ids=("float64", "float32"))
 def test_relu_networks_on_few_samples_give_no_false_saddle(dtype: torch.dtype) -> None:
     """With its last layer trained to interpolate, loss 0 is a minimum, kinks or not."""
@@ -369,6 +370,7 @@ def test_a_saddle_computed_in_bfloat16_is_never_called_a_minimum(decay: float) -
     assert kinds <= {"saddle", "undecided"}
 
 
+@pytest.mark.slow
 def test_rounding_in_bfloat16_is_not_taken_for_a_gradient() -> None:
     """At a minimum, the gradient of bfloat16 is off by as much as rounding x moves it. 4 of 60 at most, δ = 0.05."""
     wrong = 0
@@ -406,6 +408,7 @@ def _verdicts(objective: Any, d: int, seeds: int, **options: Any) -> list[Verdic
     return [is_minimum(objective, torch.zeros(d, dtype=DOUBLE), seed=seed, **options) for seed in range(seeds)]
 
 
+@pytest.mark.slow
 def test_a_stream_with_enough_samples_is_decided() -> None:
     up = torch.linspace(0.1, 1.0, 6, dtype=DOUBLE)
     down = torch.cat([torch.tensor([-0.3], dtype=DOUBLE), up])
@@ -420,6 +423,7 @@ def test_too_few_samples_are_undecided_and_say_that_more_would_help() -> None:
     assert all("more samples" in str(v) or "as many samples" in str(v) for v in verdicts)
 
 
+@pytest.mark.slow
 def test_the_sign_of_the_sample_is_never_taken_for_that_of_the_sum() -> None:
     """Positive definite, ten rows of which are not: 200 verdicts, none of them a saddle."""
     random = torch.Generator().manual_seed(0)
@@ -436,6 +440,7 @@ def test_the_sign_of_the_sample_is_never_taken_for_that_of_the_sum() -> None:
     assert sum(v.evidence.status is Status.SAMPLE_ONLY for v in verdicts) >= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 10])
 def test_gradient_noise_at_a_stationary_point_is_not_taken_for_a_gradient(d: int) -> None:
     """δ = 0.05 of 300 verdicts: more than 28 come with probability below 1e-3. One standard error would be 20 % off."""

@@ -135,6 +135,7 @@ def test_up_to_sixteen_batches_take_two_gradients_each(size: int, batches: int, 
     assert measurement.error == pytest.approx(0.0, abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 5, 8, 80])
 def test_the_interval_is_too_low_as_seldom_as_delta_says(size: int) -> None:
     """δ = 0.05, one-sided, for batches of normal components: P(more than 23 of 200) < 1e-4."""

@@ -53,6 +53,7 @@ def test_buffers_of_the_first_evaluation_are_restored_though_the_model_was_not_n
     assert torch.equal(model[1].running_mean, mean)
 
 
+@pytest.mark.slow
 def test_buffers_of_a_compiled_model_are_restored_as_well():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     compiled = torch.compile(model, backend="aot_eager")
