@@ -24,8 +24,8 @@ reproduce: $(STAMP)
 	$(BIN)/unsaddle reproduce --data $(DATA) $(if $(LIKE),--as $(LIKE)) --out $(OUT)/$(basename $(notdir $(DATA)))
 endif
 
-# A worker a core; what shares processes or files stays with one of them (xdist_group).
-PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadgroup
+# A worker on every core; conftest.py says which tests stay with one of them.
+PYTEST := $(BIN)/python -m pytest -q -n auto
 
 test: $(STAMP)
 	$(PYTEST)

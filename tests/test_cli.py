@@ -12,7 +12,7 @@ pytest.importorskip("typer")
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cli")]
+pytestmark = pytest.mark.slow
 
 SMALL = ("--features", "120", "--iterations", "20", "--processes", "1")
 

@@ -1,6 +1,6 @@
 """Processes take long to start, so that those that nothing happens to are started once for all tests.
 
-One worker takes all of these (`xdist_group`): another would start them again.
+One worker takes all of these (`TOGETHER` in the root's conftest.py): another would start them again.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tests.distributed.launch import torchrun
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
+pytestmark = pytest.mark.slow
 
 
 def test_ddp_is_stuck_without_neon_and_leaves_with_it() -> None:

@@ -12,7 +12,7 @@ from tests.distributed import training
 from tests.distributed.conftest import Seen
 from tests.distributed.launch import on_ranks, torchrun, worker, written
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranks")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])

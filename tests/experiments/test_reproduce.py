@@ -14,7 +14,7 @@ from unsaddle.problems import sigmoid_least_squares
 
 pytest.importorskip("sklearn")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reproduce")]
+pytestmark = pytest.mark.slow
 
 TARGET, FEATURES, ITERATIONS = 2, 200, 120
 

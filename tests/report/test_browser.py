@@ -16,7 +16,6 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="no chromium is installed: apt-get install chromium"),
     pytest.mark.slow,
-    pytest.mark.xdist_group("browser"),
 ]
 
 

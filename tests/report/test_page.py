@@ -49,8 +49,6 @@ def curve(method, target=0, **fields):
     return {"experiment": "reproduce", "settings": settings} | measured | fields | {"environment": ENVIRONMENT}
 
 
-pytestmark = pytest.mark.xdist_group("page")
-
 CURVES = ("lanczos", "power", "neon", "neon+", "neon-st", "neon+-st", "neon-short", "neon+-short", "krylov")
 
 
