@@ -1,4 +1,4 @@
-# On a fresh machine with Python 3.11 and make: `make demo`, `make test`.
+# On a fresh machine with Python 3.11 and make: `make demo`, `make test`, or `make quick` while working.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,7 @@ OUT ?= results
 DATA ?=
 LIKE ?= $(if $(findstring mnist,$(notdir $(DATA))),gisette)
 
-.PHONY: demo reproduce test lint bench clean
+.PHONY: demo reproduce test quick lint bench clean
 
 demo: $(STAMP)
 	$(BIN)/unsaddle reproduce --targets 1 --out $(OUT)/demo
@@ -24,8 +24,14 @@ reproduce: $(STAMP)
 	$(BIN)/unsaddle reproduce --data $(DATA) $(if $(LIKE),--as $(LIKE)) --out $(OUT)/$(basename $(notdir $(DATA)))
 endif
 
+# A worker on every core; conftest.py says which tests stay with one of them.
+PYTEST := $(BIN)/python -m pytest -q -n auto
+
 test: $(STAMP)
-	$(BIN)/python -m pytest -q
+	$(PYTEST)
+
+quick: $(STAMP)
+	$(PYTEST) -m "not slow" tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """The loop of train.py on several ranks, each with a replica of the model and batches of its own.
 
-    torchrun --nproc-per-node 2 examples/train_ddp.py [--plain]
+    torchrun --nproc-per-node 2 examples/train_ddp.py [--plain] [--epochs N]
 
 Neon needs no word about it: losses are averaged over the ranks, so that all of them look, and jump, at the same step.
 """
@@ -65,5 +65,7 @@ def reconstruction(model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plain", action="store_true", help="without Neon")
-    main(plain=parser.parse_args().plain)
+    parser.add_argument("--epochs", type=int, default=60)
+    chosen = parser.parse_args()
+    main(chosen.plain, chosen.epochs)
     gc.collect()  # Without it gloo's threads now and then abort a Python that shuts down.

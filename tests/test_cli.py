@@ -12,6 +12,8 @@ pytest.importorskip("typer")
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--features", "120", "--iterations", "20", "--processes", "1")
 
 

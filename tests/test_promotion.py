@@ -6,8 +6,6 @@ Judged outside the run, by the gradient of the whole and the eigenvalues of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -28,20 +26,12 @@ SADDLES = [
 ]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def beside(point: Tensor, distance: float = 1e-8) -> Tensor:
     off = torch.randn(point.numel(), generator=torch.Generator().manual_seed(0), dtype=point.dtype)
     return point + distance * off / off.norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "saddle"), SADDLES)
 @pytest.mark.parametrize("method", [f"neon-{name}" for name in FIRST_ORDER])
 def test_from_a_strict_saddle_and_beside_it_every_promoted_method_ends_at_a_second_order_point(

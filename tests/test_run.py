@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,15 +16,6 @@ from unsaddle.objective import SampledFunction
 from unsaddle.run import Budget, Run, RunEnded, Snapshot, Trace, TraceEvent
 
 DOUBLE = torch.float64
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def noisy_wells(n: int = 300, d: int = 4) -> FiniteSum:

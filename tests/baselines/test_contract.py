@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,20 +27,12 @@ PROBLEMS = {
 CONSTANTS = {"smoothness": 4.0, "hessian_lipschitz": 6.0, "variance": 1.0, "initial_gap": 1.0}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def _settings(method: str) -> dict[str, Any]:
     """Noisy SGD and SGLD do not know when to stop: these are steps enough."""
     return {"num_steps": 2000} if method in UNCHECKED else {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 @pytest.mark.parametrize("method", METHODS)
 def test_it_leaves_an_exact_saddle_for_a_second_order_stationary_point(method: str, problem: Problem) -> None:

@@ -15,6 +15,7 @@ def run(command, *arguments):
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+@pytest.mark.slow
 def test_a_comparison_ends_with_a_page(tmp_path):
     arguments = ("-m", "neon-scsg,scsg", "-p", "chain", "--seeds", 1, "--processes", 1, "--out", tmp_path)
     ended = run(compare, *arguments)

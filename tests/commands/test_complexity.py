@@ -9,6 +9,7 @@ from unsaddle.commands.complexity import complexity  # noqa: E402
 from unsaddle.experiments import complexity as experiment  # noqa: E402
 
 
+@pytest.mark.slow
 def test_complexity_prints_its_statements_and_ends_with_a_page(tmp_path, monkeypatch):
     few = [j for j in experiment.jobs(seeds=1, quick=True) if j["sweep"] == "dimension" and j["dimension"] <= 100]
     few = [j for j in few if j["method"] in ("neon-scsg", "noisy-sgd")]

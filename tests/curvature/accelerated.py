@@ -2,13 +2,9 @@
 
 import torch
 
-from tests.curvature.quadratics import quadratic
+from tests.curvature.quadratics import quadratic, rng
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.neon_plus import NeonPlusSettings, neon_plus
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def plus(**changes):

@@ -5,9 +5,20 @@ import torch
 from unsaddle import Function
 
 
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def rotated(spectrum, seed):
+    """A dense symmetric matrix with the given eigenvalues."""
+    d = spectrum.numel()
+    q, _ = torch.linalg.qr(torch.randn(d, d, generator=rng(seed), dtype=torch.float64))
+    return q @ torch.diag(spectrum.double()) @ q.T
+
+
 def random_symmetric(d, seed, lowest=-1.0, largest=2.0):
     """A dense symmetric matrix with the given extreme eigenvalues."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = rng(seed)
     q, _ = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
     eigenvalues = lowest + (largest - lowest) * torch.rand(d, generator=generator, dtype=torch.float64)
     eigenvalues[0], eigenvalues[-1] = lowest, largest

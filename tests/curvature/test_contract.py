@@ -5,9 +5,9 @@ The truth is the Hessian product of the problem in float64, which tests/problems
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,15 +26,6 @@ METHODS = {
     torch.float64: ("auto", *EXTRACTORS),
     torch.float32: ("auto", *GRADIENT_ONLY),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Counting:
@@ -101,7 +92,7 @@ class Case:
     def x(self) -> Tensor:
         return self.stationary.point
 
-    @property
+    @functools.cached_property
     def question(self) -> dict[str, Any]:
         """γ, L1 and L2: at a saddle γ is the curvature there, elsewhere a tenth of L1.
 
@@ -179,6 +170,7 @@ def test_at_a_strict_saddle_a_direction_of_true_curvature_below_half_gamma_is_re
     assert measurement.error <= max(result.gamma, abs(result.curvature)) / 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", _cases("minimum"))
 def test_at_a_minimum_nothing_is_found(case: Case) -> None:
     before, books = case.x.clone(), Counting(case.problem.objective)
@@ -196,6 +188,7 @@ def test_at_a_degenerate_point_nothing_is_claimed(case: Case) -> None:
     assert result.status is Status.NOTHING_FOUND
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", _cases(None, first_only=True))
 def test_the_same_seed_repeats_the_result_and_another_starts_elsewhere(case: Case) -> None:
     books = [Counting(case.problem.objective) for _ in range(3)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -13,15 +12,6 @@ from unsaddle import Function
 from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
 
 DOUBLE = torch.float64
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _random(*shape: int, seed: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,15 +25,6 @@ SADDLE = torch.tensor([-1.0, 0.25, 0.5, 1.0, 2.0, 4.0], dtype=DOUBLE)
 BOWL = torch.tensor([0.125, 0.25, 0.5, 1.0, 2.0, 4.0], dtype=DOUBLE)
 ZERO = torch.zeros(6, dtype=DOUBLE)
 KNOWN = {"gamma": 1.0, "smoothness": 4.0, "hessian_lipschitz": 0.0}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def diagonal(s: Tensor) -> Function:

@@ -62,6 +62,7 @@ HELD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", HELD)
 def test_gradients_add_up_in_what_an_extractor_holds_anyway(method, monkeypatch):
     """All the way to a direction that is found and confirmed on fresh samples, in several micro batches: beside the

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.curvature.quadratics import quadratic, random_symmetric
+from tests.curvature.quadratics import quadratic, random_symmetric, rng
 from unsaddle import Function, negative_curvature, vectors
 from unsaddle.curvature import neon2_det
 from unsaddle.curvature.displaced import DisplacedFunction
@@ -14,18 +14,6 @@ from unsaddle.curvature.result import Status
 from unsaddle.theory import quadratics
 
 SIGMA = 1e-3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def settings_of(**changes):
@@ -141,6 +129,7 @@ def test_success_over_many_seeds(dtype, target):
     assert max(curvatures) <= -0.1 * (1 - 1e-5)
 
 
+@pytest.mark.slow
 def test_delta_is_met_where_the_start_alone_decides():
     """One direction at −γ, all others at 0: a run fails just where the start is unlucky, with probability δ = 0.2 or a
     little less, as T is rounded up. Of 400 seeds, Binomial(400, 0.2) exceeds 108 with probability 0.0003. Nor is T much

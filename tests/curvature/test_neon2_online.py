@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from tests.curvature.quadratics import quadratic, random_symmetric
+from tests.curvature.quadratics import quadratic, random_symmetric, rng
 from unsaddle import FiniteSum, Function, negative_curvature, vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature import neon2_online
@@ -16,18 +16,6 @@ from unsaddle.curvature.result import Status
 from unsaddle.theory import quadratics
 
 SIGMA = 1e-3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def settings_of(**changes):
@@ -123,6 +111,7 @@ def test_a_round_ends_where_the_iterate_has_grown_to_r():
     assert torch.allclose(found.vector, seen[-1][1] / lengths[-1])  # the last iterate, as a unit vector
 
 
+@pytest.mark.slow
 def test_a_random_iterate_is_any_of_the_round_equally_often():
     """In one dimension every round takes the same number of steps, and the iterate judged tells its step by its length.
     600 rounds over 6 steps: each count is Binomial(600, 1/6), within 100 ± 37 but with probability 5e-5 (each)."""
@@ -201,6 +190,7 @@ def practical(d, gamma, batch, **changes):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "batch"), [(torch.float32, 16), (torch.float64, 8)])
 def test_success_over_many_seeds(dtype, batch):
     """γ = 0.2 in 20 dimensions under noise of 0.8. Of 100 seeds, fewer than 88 would succeed with probability 0.0015 if
@@ -212,6 +202,7 @@ def test_success_over_many_seeds(dtype, batch):
     assert max(curvatures) <= -0.1 * (1 - 1e-5)
 
 
+@pytest.mark.slow
 def test_one_round_succeeds_at_least_every_second_time():
     """What the number of rounds rests on. Of 100 seeds, fewer than 35 would succeed with probability 0.0009 if the rate
     were a half: Binomial(100, 0.5)."""
@@ -221,6 +212,7 @@ def test_one_round_succeeds_at_least_every_second_time():
     assert sum(run(objective, hessian, one, seed)[1].vector is not None for seed in range(100)) >= 35
 
 
+@pytest.mark.slow
 def test_the_last_iterate_needs_fewer_samples_than_a_random_one():
     """Why the practical setting judges the last: over 40 seeds, less than 0.85 of the samples (0.6 is usual)."""
     objective, hessian = noisy_quadratic(20)
@@ -233,6 +225,7 @@ def test_the_last_iterate_needs_fewer_samples_than_a_random_one():
     assert spent[False] <= 0.85 * spent[True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("random_iterate", [False, True])
 def test_nothing_is_found_without_negative_curvature(random_iterate):
     """Each sample has curvature down to −0.8; their mean has none."""
@@ -277,6 +270,7 @@ def test_as_negative_curvature_calls_it(samples):
     assert short.cost.gradients <= 60
 
 
+@pytest.mark.slow
 def test_its_own_constants_are_long_enough_on_a_quadratic():
     """Half of the iterates would do, so three rounds out of eight seldom fail: of 20 seeds, fewer than 12 would succeed
     with probability 0.0003 if the rate were 7/8: Binomial(20, 7/8). At C0 = 1, T is too short to reach r."""

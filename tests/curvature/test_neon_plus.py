@@ -129,6 +129,7 @@ def test_a_hessian_that_changes_is_allowed_for():
         assert neon_plus(f_hat, settings, rng()).status is status
 
 
+@pytest.mark.slow
 def test_a_step_that_is_short_enough_is_never_called_too_long():
     """I − ηH ⪰ 0 with eigenvalues anywhere below 1/η, far below zero as well, and momentum from little to much."""
     for seed in range(200):
@@ -165,12 +166,11 @@ def test_growth_by_a_step_that_is_too_long_is_not_taken_for_negative_curvature(s
     eta, gamma = (2.5, 0.1) if len(spectrum) < 10 else (0.5, 0.01)
     settings = plus(step_size=eta, momentum=1 - math.sqrt(eta * gamma), num_steps=300, target=gamma / 2)
     f_hat = DisplacedFunction(f, torch.zeros(len(spectrum), dtype=torch.float64))
-    for seed in range(40):
-        found = neon_plus(f_hat, settings, rng(seed))
-        if found.status is Status.FOUND:  # Of the last one only: the others are bowls.
-            assert float(hessian @ found.vector**2 / found.vector.square().sum()) <= -gamma / 2
-        else:
-            assert found.status is Status.SMOOTHNESS_EXCEEDED
+    runs = [neon_plus(f_hat, settings, rng(seed)) for seed in range(40)]
+    assert {found.status for found in runs} - {Status.FOUND} == {Status.SMOOTHNESS_EXCEEDED}
+    for found in (found for found in runs if found.status is Status.FOUND):
+        assert min(spectrum) < 0.0  # Of the last one only: the others are bowls.
+        assert float(hessian @ found.vector**2 / found.vector.square().sum()) <= -gamma / 2
 
 
 def test_rounding_is_not_taken_for_a_step_that_is_too_long():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.curvature.quadratics import rng
 from unsaddle import FiniteSum, Function, Stream
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature import Status, negative_curvature
@@ -19,22 +19,9 @@ SPECTRUM = torch.cat([torch.tensor([-1.0]), torch.linspace(0.0, 1.0, 9)]).double
 X = torch.linspace(-1.0, 1.0, 10, dtype=DOUBLE)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def _random(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def _noisy(n: int, noise: float, spectrum: Tensor = SPECTRUM) -> FiniteSum:
     """Components ½Σ_j (s_j + z_ij)x_j², with Σ_i z_ij = 0."""
-    z = noise * torch.randn(n, spectrum.numel(), generator=_random(5), dtype=DOUBLE)
+    z = noise * torch.randn(n, spectrum.numel(), generator=rng(5), dtype=DOUBLE)
     curvatures = spectrum + z - z.mean(0)
 
     def value_and_grad(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,7 +42,7 @@ def test_both_forms_walk_the_same_way_on_quadratics(objective: FiniteSum) -> Non
             X,
             lambda v: SPECTRUM * v,
             settings,
-            _random(0),
+            rng(0),
             observer=lambda _, w, walk=walk: walk.append(w.clone()),
         )
     exact, first_order = (torch.stack(walk) for walk in walks)
@@ -72,7 +59,7 @@ def test_a_step_costs_one_product_or_two_gradients_of_a_batch(radius: float | No
         judged.append(v)
         return SPECTRUM * v
 
-    found = oja(_noisy(200, 0.5), X, judge, settings, _random(0), ledger=ledger, keep_history=True)
+    found = oja(_noisy(200, 0.5), X, judge, settings, rng(0), ledger=ledger, keep_history=True)
     assert len(judged) == 2  # After each whole round.
     assert len(found.history) == 45
     assert (found.status, found.exhausted) == (Status.NOTHING_FOUND, True)
@@ -82,6 +69,7 @@ def test_a_step_costs_one_product_or_two_gradients_of_a_batch(radius: float | No
         assert ledger.cost == Cost(gradients=90, samples=90 * 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["oja", "oja-first-order"])
 def test_curvature_is_found_through_the_noise_of_single_components(method: str) -> None:
     """Each component is indefinite in every direction; only their mean has one negative eigenvalue.
@@ -163,18 +151,18 @@ def test_steps_that_overshoot_are_told() -> None:
     settings = OjaSettings(step_size=3.0, num_steps=20, steps_a_round=20, batch=1, target=0.5)
     s = torch.cat([SPECTRUM[:-1], torch.tensor([3.0])])  # |1 − 3·3| = 8 outgrows 1 + 3 at −1.
     f = Function(lambda x: (0.0, s * x), gradient=True, hvp=lambda x, v: s * v)
-    found = oja(f, X, lambda v: s * v, settings, _random(0))
+    found = oja(f, X, lambda v: s * v, settings, rng(0))
     assert found.status is Status.SMOOTHNESS_EXCEEDED
 
 
 def test_when_a_step_takes_everything_away_a_new_start_is_drawn() -> None:
     f = Function(lambda x: (0.0, 2.0 * x), gradient=True, hvp=lambda x, v: 2.0 * v)
     settings = OjaSettings(step_size=0.5, num_steps=6, steps_a_round=3, batch=1, target=0.5)
-    found = oja(f, X, lambda v: 2.0 * v, settings, _random(0))
+    found = oja(f, X, lambda v: 2.0 * v, settings, rng(0))
     assert (found.status, found.lowest) == (Status.NOTHING_FOUND, pytest.approx(2.0))
 
 
 def test_a_product_that_is_not_finite_is_a_status() -> None:
     f = Function(lambda x: (0.0, x), gradient=True, hvp=lambda x, v: v * math.nan)
     settings = OjaSettings(step_size=0.5, num_steps=6, steps_a_round=3, batch=1, target=0.5)
-    assert oja(f, X, lambda v: v, settings, _random(0)).status is Status.NOT_FINITE
+    assert oja(f, X, lambda v: v, settings, rng(0)).status is Status.NOT_FINITE

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.curvature.quadratics import quadratic, rng, rotated
 from unsaddle import Function
 from unsaddle.curvature.power import PowerSettings, power, second_order
 from unsaddle.curvature.result import Status
@@ -16,38 +16,15 @@ from unsaddle.curvature.result import Status
 DOUBLE = torch.float64
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def _random(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def _symmetric(spectrum: Tensor) -> Tensor:
-    d = spectrum.numel()
-    q, _ = torch.linalg.qr(torch.randn(d, d, generator=_random(9), dtype=DOUBLE))
-    return q @ torch.diag(spectrum.double()) @ q.T
-
-
 def _f(hessian: Tensor):
-    return Function(lambda x: (0.5 * x @ hessian @ x, hessian @ x), gradient=True, hvp=lambda x, v: hessian @ v).sample(
-        hessian=True
-    )
+    return quadratic(hessian).sample(hessian=True)
 
 
 def test_its_iterates_are_those_of_the_dense_power_iteration() -> None:
-    hessian = _symmetric(torch.linspace(-0.5, 2.0, 12))
+    hessian = rotated(torch.linspace(-0.5, 2.0, 12), seed=9)
     seen: list[Tensor] = []
     settings = PowerSettings(step_size=0.4, num_steps=30, target=math.inf)
-    found = power(
-        _f(hessian), torch.zeros(12, dtype=DOUBLE), settings, _random(0), observer=lambda _, v: seen.append(v)
-    )
+    found = power(_f(hessian), torch.zeros(12, dtype=DOUBLE), settings, rng(0), observer=lambda _, v: seen.append(v))
     assert (found.status, found.exhausted, len(seen)) == (Status.NOTHING_FOUND, True, 30)
     step = torch.eye(12, dtype=DOUBLE) - 0.4 * hessian
     v = seen[0]
@@ -57,9 +34,9 @@ def test_its_iterates_are_those_of_the_dense_power_iteration() -> None:
 
 
 def test_it_comes_to_the_lowest_eigenvector() -> None:
-    hessian = _symmetric(torch.cat([torch.tensor([-1.0]), torch.linspace(0.0, 1.0, 11)]))
+    hessian = rotated(torch.cat([torch.tensor([-1.0]), torch.linspace(0.0, 1.0, 11)]), seed=9)
     settings = PowerSettings(step_size=1.0, num_steps=200, target=1.0 - 1e-9)
-    found = power(_f(hessian), torch.zeros(12, dtype=DOUBLE), settings, _random(0))
+    found = power(_f(hessian), torch.zeros(12, dtype=DOUBLE), settings, rng(0))
     assert found.vector is not None
     lowest = torch.linalg.eigh(hessian).eigenvectors[:, 0]
     assert abs(float(found.vector @ lowest)) == pytest.approx(1.0, abs=1e-8)
@@ -67,9 +44,9 @@ def test_it_comes_to_the_lowest_eigenvector() -> None:
 
 
 def test_one_product_a_step_and_no_gradient() -> None:
-    f = _f(_symmetric(torch.linspace(0.1, 1.0, 12)))
+    f = _f(rotated(torch.linspace(0.1, 1.0, 12), seed=9))
     settings = PowerSettings(step_size=1.0, num_steps=17, target=0.5)
-    found = power(f, torch.zeros(12, dtype=DOUBLE), settings, _random(0), keep_history=True)
+    found = power(f, torch.zeros(12, dtype=DOUBLE), settings, rng(0), keep_history=True)
     assert (f.cost.hessian_products, f.cost.gradients) == (17, 0)
     assert [spent for spent, _ in found.history] == list(range(1, 18))
     assert found.lowest == min(curvature for _, curvature in found.history)
@@ -79,21 +56,21 @@ def test_when_nothing_is_left_to_follow_it_ends() -> None:
     """H = I/η: the first step takes everything away."""
     f = _f(torch.eye(4, dtype=DOUBLE) * 2.0)
     settings = PowerSettings(step_size=0.5, num_steps=50, target=0.5)
-    found = power(f, torch.zeros(4, dtype=DOUBLE), settings, _random(0))
+    found = power(f, torch.zeros(4, dtype=DOUBLE), settings, rng(0))
     assert found.status is Status.NOTHING_FOUND
     assert f.cost.hessian_products <= 50
 
 
 def test_curvature_beyond_two_over_the_step_is_told() -> None:
     f = _f(torch.eye(4, dtype=DOUBLE) * 5.0)
-    found = power(f, torch.zeros(4, dtype=DOUBLE), PowerSettings(step_size=0.5, num_steps=50, target=0.5), _random(0))
+    found = power(f, torch.zeros(4, dtype=DOUBLE), PowerSettings(step_size=0.5, num_steps=50, target=0.5), rng(0))
     assert (found.status, found.vector, f.cost.hessian_products) == (Status.SMOOTHNESS_EXCEEDED, None, 1)
 
 
 def test_a_product_that_is_not_finite_is_a_status() -> None:
     f = _f(torch.full((4, 4), math.nan, dtype=DOUBLE))
     settings = PowerSettings(step_size=0.5, num_steps=50, target=0.5)
-    assert power(f, torch.zeros(4, dtype=DOUBLE), settings, _random(0)).status is Status.NOT_FINITE
+    assert power(f, torch.zeros(4, dtype=DOUBLE), settings, rng(0)).status is Status.NOT_FINITE
 
 
 def test_products_that_share_memory_do_no_harm() -> None:
@@ -105,7 +82,7 @@ def test_products_that_share_memory_do_no_harm() -> None:
             Function(lambda x: (0.0, spectrum * x), gradient=True, hvp=hvp).sample(hessian=True),
             torch.zeros(3, dtype=DOUBLE),
             settings,
-            _random(0),
+            rng(0),
         )
         for hvp in (lambda x, v: spectrum * v, lambda x, v: torch.mul(spectrum, v, out=buffer))
     ]

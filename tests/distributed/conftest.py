@@ -1,4 +1,7 @@
-"""Processes take long to start, so that those that nothing happens to are started once for all tests."""
+"""Processes take long to start, so that those that nothing happens to are started once for all tests.
+
+One worker takes all of these (`TOGETHER` in the root's conftest.py): another would start them again.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from unsaddle.curvature.krylov import projection
 from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
 from unsaddle.curvature.question import Question
 
-KNOWN = Question(gamma=0.5, smoothness=20.0, hessian_lipschitz=1.0, keep_history=True)
+KNOWN = Question(gamma=0.5, smoothness=5.0, hessian_lipschitz=1.0, keep_history=True)
 """Constants that are given, so that nothing rests on a measured rounding error."""
 EXTRACTORS = (
     "neon", "neon+", "neon2-det", "neon-renormalised", "neon+-renormalised", "neon2-online", "oja-first-order",
@@ -78,7 +78,7 @@ def extractors(kind: str, folder: Path) -> dict[str, Any]:
         model = wrap(network(dtype), kind)
         loss(model, list(own_rows(dtype)[:])).backward()  # Gradients that a probe must leave alone.
         before = bits(model)
-        F = ModelObjective(model, loss, own_rows(dtype), micro_batch=24)
+        F = ModelObjective(model, loss, own_rows(dtype), micro_batch=24 if dtype is torch.float64 else 64)
         for method in EXTRACTORS:
             ledger = Ledger()
             with Messages(ledger) as sent:

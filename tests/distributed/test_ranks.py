@@ -10,6 +10,8 @@ import torch
 from tests.distributed.conftest import Seen
 from tests.distributed.probing import EXTRACTORS, SHORT
 
+pytestmark = pytest.mark.slow
+
 
 def test_all_ranks_decide_on_the_same_bits(seen: list[dict[str, Any]]) -> None:
     for scenario, answer in seen[0].items():

@@ -31,7 +31,7 @@ def go_on(kind: str, folder: Path) -> dict[str, Any]:
 
 
 def train_and_die(kind: str, folder: Path) -> dict[str, Any]:
-    """With checkpoints now and then; rank 1 is killed where the file `kill` says, once."""
+    """With checkpoints now and then; rank 1 is killed at each of the places in the file `kill`, once."""
     return _train(kind, last=folder / "checkpoints", kill=folder / "kill")
 
 
@@ -51,7 +51,7 @@ def _train(
         save: save there while a candidate waits for fresh batches, and stop.
         load: go on from there.
         last: save there at every tenth step, and go on from the last of these.
-        kill: a file that says where rank 1 is to be killed, once: "probe" or "training".
+        kill: a file with the places where rank 1 is to be killed, a line each: "probe" or "training".
     """
     generator = torch.Generator().manual_seed(3)
     data = torch.randn(64, 8, generator=generator) * torch.linspace(2.0, 0.5, 8)
@@ -90,13 +90,12 @@ def _train(
 
 
 def die_here(kill: Path | None, step: int, calls: list[int]) -> None:
-    """Be killed as rank 1, in the middle of a probe (which calls a closure more than once) or of training; once."""
+    """Be killed as rank 1, in the middle of a probe (which calls a closure more than once) or of training."""
     calls[0] += 1
-    if kill is None or RANK != 1 or not kill.exists():
-        return
-    where = kill.read_text()
-    if (where == "probe" and calls[0] == 5) or (where == "training" and step == 44):
-        kill.unlink()
+    places = kill.read_text().split() if kill is not None and RANK == 1 else []
+    here = "probe" if calls[0] == 5 else "training" if step == 44 else None
+    if kill is not None and places[:1] == [here]:
+        kill.write_text("\n".join(places[1:]))
         os.kill(os.getpid(), signal.SIGKILL)
 
 

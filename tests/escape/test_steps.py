@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -17,15 +15,6 @@ from unsaddle.theory import extraction
 DOUBLE = torch.float64
 GAMMA, L2 = 0.5, 2.0
 SPECTRUM = torch.tensor([-0.6, -0.3, 0.2, 1.0, 3.0], dtype=DOUBLE)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _random(seed: int) -> torch.Generator:

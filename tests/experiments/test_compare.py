@@ -16,6 +16,7 @@ def test_unknown_names_are_answered_with_the_known_ones():
         compare.jobs(problems=["chains"])
 
 
+@pytest.mark.slow
 def test_a_tiny_comparison_goes_through_the_harness_and_is_not_run_twice(tmp_path):
     jobs = compare.jobs(methods=["neon-scsg", "scsg", "neon-svrg"], problems=["noisy chain"], seeds=1)
     options = {"experiment": "compare", "processes": 1, "describe": compare.describe}

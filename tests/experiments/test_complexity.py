@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from unsaddle.experiments import complexity, harness
 from unsaddle.experiments.table_one import TABLE_ONE, told
 from unsaddle.methods import method_names
@@ -20,10 +22,11 @@ def test_jobs_differ_and_a_quick_run_has_fewer():
 
 
 def test_gamma_follows_eps_as_each_row_has_it():
-    for job in complexity.jobs(seeds=1):
-        if job["sweep"] == "slope":
-            assert job["gamma"] == job["eps"] ** job["power"] / 2
-            assert job["slope"] == 2 * job["eps"]
+    jobs = [job for job in complexity.jobs(seeds=1) if job["sweep"] == "slope"]
+    assert {job["method"] for job in jobs} == {row.method for row in TABLE_ONE}
+    for job in jobs:
+        assert job["gamma"] == job["eps"] ** job["power"] / 2
+        assert job["slope"] == 2 * job["eps"]
 
 
 def test_a_run_arrives_and_tells_what_it_spent(tmp_path):
@@ -42,6 +45,7 @@ def test_a_run_arrives_and_tells_what_it_spent(tmp_path):
         assert (row["escapes"] == 0) == (row["settings"]["method"] == "noisy-sgd")
 
 
+@pytest.mark.slow
 def test_fewer_samples_are_needed_down_the_slope_with_variance_reduction():
     base = next(
         j for j in complexity.jobs(seeds=1, quick=True) if j["sweep"] == "slope" and j["method"] == "neon-sgd"

@@ -54,6 +54,7 @@ def test_gradient_descent_takes_as_many_steps_down_the_slope_as_the_bound_allows
         assert 0.5 < steps * 4 * eta * eps**2 < 1.5
 
 
+@pytest.mark.slow
 def test_a_batch_has_the_variance_of_a_mean_of_its_samples():
     case = Family(shape=SHAPES[1], eps=0.1, variance=2.0, hessian_deviation=0.3).case()
     x, random = some_points()[0], torch.Generator().manual_seed(0)

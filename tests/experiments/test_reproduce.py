@@ -14,6 +14,8 @@ from unsaddle.problems import sigmoid_least_squares
 
 pytest.importorskip("sklearn")
 
+pytestmark = pytest.mark.slow
+
 TARGET, FEATURES, ITERATIONS = 2, 200, 120
 
 

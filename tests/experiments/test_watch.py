@@ -1,10 +1,13 @@
 import math
 
+import pytest
+
 from unsaddle.experiments import cases
 from unsaddle.experiments.watch import PATH_FIELDS, solve
 from unsaddle.methods import minimize
 
 
+@pytest.mark.slow
 def test_a_watched_run_spends_what_it_would_have_spent_unwatched():
     case = cases.case("noisy chain")
     limits = {"eps": case.eps, "gamma": case.gamma, "max_samples": case.max_samples}
@@ -16,6 +19,7 @@ def test_a_watched_run_spends_what_it_would_have_spent_unwatched():
     assert watched["arrived"]["gradients"] <= watched["gradients"]
 
 
+@pytest.mark.slow
 def test_the_path_ends_at_arrival_with_what_the_case_says_of_that_point():
     case = cases.case("chain")
     outcome = solve(case, "neon-scsg", 0)

@@ -49,6 +49,7 @@ def test_a_value_elsewhere_costs_the_samples_once() -> None:
     assert sums.cost - before == Cost(values=8, value_samples=15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [13, 64])
 def test_v_is_that_of_the_components_also_where_batches_differ(size: int) -> None:
     sums = bowls()

@@ -64,12 +64,14 @@ def free_atoms(atoms):
     return [i for i in range(len(atoms)) if i not in held]
 
 
+@pytest.mark.slow
 def test_bfgs_of_ase_stays_at_the_saddle(saddle):
     before = saddle.positions.copy()
     assert BFGS(saddle, logfile=None).run(fmax=0.01)
     np.testing.assert_array_equal(saddle.positions, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SADDLES)
 def test_neon_goes_down_to_a_minimum(name, saddles, relaxations):
     optimizer, converged = relaxations[name]
@@ -91,6 +93,7 @@ def test_the_atom_half_way_ends_beside_the_vacancy(relaxations):
     assert ended.get_potential_energy() == pytest.approx(crystal.get_potential_energy(), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_verdict_at_a_saddle_is_that_of_the_dense_hessian(saddle):
     verdict = is_minimum(saddle)
     lowest = np.linalg.eigvalsh(hessian(saddle)[0])[0]

@@ -33,6 +33,7 @@ def test_value_gradient_and_product_are_the_closed_forms(dtype):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", [True, False])
 def test_verdicts_are_those_of_a_torch_function(dtype, jit):
     for point, kind in ([0.0, 0.0], "saddle"), ([0.0, 2.0**0.5], "minimum"), ([1.0, 1.0], "not stationary"):

@@ -104,6 +104,7 @@ def test_lightning_probes_by_itself_logs_verdicts_and_checkpoints_them(tmp_path)
     assert saved["optimizer_states"][0]["neon"]["events"][0]["verdict"] == "saddle"
 
 
+@pytest.mark.slow
 def test_hugging_face_s_trainer_probes_between_its_steps(tmp_path):
     transformers = pytest.importorskip("transformers")
     from unsaddle.interop.transformers import NeonCallback

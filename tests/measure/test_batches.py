@@ -29,6 +29,7 @@ def test_v_is_that_of_the_components() -> None:
     assert statistics.fmean(seen) == pytest.approx(variance, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_gradient_lies_within_its_error_as_often_as_stated() -> None:
     objective, _ = noisy_bowl()
     x = torch.ones(DIMENSION, dtype=torch.float64)
@@ -48,6 +49,7 @@ def test_the_norm_has_its_bias_taken_out() -> None:
     assert seen.norm < seen.mean.norm()
 
 
+@pytest.mark.slow
 def test_the_deviation_of_a_curvature_is_that_of_the_components() -> None:
     curvatures = torch.randn(ROWS, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 3.0 + 1.0
     objective = FiniteSum(lambda x, c: 0.5 * (c * x[0] ** 2).mean(), curvatures)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,22 +11,13 @@ from torch import Tensor
 from unsaddle import FiniteSum, Function
 from unsaddle.cost import Cost, Ledger
 from unsaddle.measure.batches import on_fresh_samples
-from unsaddle.measure.direction import Measurement, Scale, on_same_sample, symmetric_difference
+from unsaddle.measure.direction import Measurement, Scale, hessian_lipschitz, on_same_sample, symmetric_difference
 
 DOUBLE = torch.float64
 V = torch.tensor([0.6, 0.8], dtype=DOUBLE)
 X = torch.tensor([1.0, -2.0], dtype=DOUBLE)
 HESSIAN = torch.tensor([[1.0, 2.0], [2.0, -3.0]], dtype=DOUBLE)
 CURVATURE = 0.36 + 2 * 0.96 - 3 * 0.64  # vᵀHv = 0.36
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def quadratic_plus(term: object) -> Function:
@@ -145,6 +135,7 @@ def test_up_to_sixteen_batches_take_two_gradients_each(size: int, batches: int, 
     assert measurement.error == pytest.approx(0.0, abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 5, 8, 80])
 def test_the_interval_is_too_low_as_seldom_as_delta_says(size: int) -> None:
     """δ = 0.05, one-sided, for batches of normal components: P(more than 23 of 200) < 1e-4."""
@@ -160,3 +151,16 @@ def test_one_batch_that_is_not_finite_spoils_the_measurement_without_an_exceptio
     weights = torch.ones(10, dtype=DOUBLE)
     weights[0] = bad
     assert not _fresh(weighted(weights), 10 * 8).is_finite
+
+
+def test_l2_along_a_direction_is_the_third_derivative_of_a_cubic() -> None:
+    f = Function(lambda x: 5.0 * x[0] ** 3 / 6.0 + x[1] ** 2).sample()
+    x, v = torch.tensor([0.3, -1.0], dtype=DOUBLE), torch.tensor([1.0, 0.0], dtype=DOUBLE)
+    assert hessian_lipschitz(f, x, v, radius=1e-3) == pytest.approx(5.0, rel=1e-6)
+    assert f.cost.gradients == 3
+
+
+def test_l2_is_not_seen_where_the_function_is_even() -> None:
+    f = Function(lambda x: -(x[0] ** 2) + x[0] ** 4).sample()
+    x, v = torch.zeros(1, dtype=DOUBLE), torch.ones(1, dtype=DOUBLE)
+    assert hessian_lipschitz(f, x, v, radius=1e-3) == pytest.approx(0.0, abs=1e-9)

@@ -194,6 +194,7 @@ def test_zeros_stored_in_a_csr_tensor_stay_stored():
     assert rows.to_dense().tolist() == [[0.0, 0.0], [0.0, 5.0]]
 
 
+@pytest.mark.slow
 def test_making_a_csr_tensor_is_silent_in_a_fresh_process():
     # torch warns once a process, of a layout in beta and of checks switched off, so only the first tensor shows it.
     code = (

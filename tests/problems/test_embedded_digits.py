@@ -11,6 +11,7 @@ from unsaddle.problems import embedded_digits, sigmoid_least_squares
 from unsaddle.problems.arguments import generator, normal
 
 
+@pytest.mark.slow
 def test_the_papers_function_on_the_digits_has_curvature_far_below_its_regularisers() -> None:
     features, labels = embedded_digits()
     assert features.shape == (1797, 5000)

@@ -169,6 +169,7 @@ def test_every_stationary_point_has_the_curvature_it_states(case: Case) -> None:
 
 
 def test_every_strict_saddle_has_a_way_down_and_no_minimum_has_one(case: Case) -> None:
+    assert {stationary.kind for stationary in case.problem.stationary_points} > {"minimum"}
     for stationary in case.problem.stationary_points:
         height = case.plain(stationary.point)
         steps = [0.1 * u / u.norm() for u in normal(200, case.problem.dimension, random=generator(9))]
@@ -181,9 +182,10 @@ def test_every_strict_saddle_has_a_way_down_and_no_minimum_has_one(case: Case) -
             assert lowest > -1e-15
 
 
-def test_a_degenerate_point_is_neither(case: Case) -> None:
-    for stationary in case.problem.stationary_points:
-        if stationary.kind == "degenerate":
-            assert stationary.lowest_curvature == stationary.largest_curvature == 0.0
-            target = case.problem.minima[0].point
-            assert case.plain(stationary.point + 0.1 * target) < case.plain(stationary.point)
+@pytest.mark.parametrize("name", ["network, 3 layers", "network, 4 layers"])
+def test_a_degenerate_point_is_neither(name: str) -> None:
+    case = CASES[name]()
+    (stationary,) = (point for point in case.problem.stationary_points if point.kind == "degenerate")
+    assert stationary.lowest_curvature == stationary.largest_curvature == 0.0
+    target = case.problem.minima[0].point
+    assert case.plain(stationary.point + 0.1 * target) < case.plain(stationary.point)

@@ -9,6 +9,7 @@ from unsaddle.problems import saddle_chain
 from unsaddle.problems.arguments import generator, normal
 
 
+@pytest.mark.slow
 def test_gradient_descent_passes_the_saddles_one_after_another() -> None:
     problem = saddle_chain(length=5)
     f = problem.objective.sample()
@@ -24,6 +25,7 @@ def test_gradient_descent_passes_the_saddles_one_after_another() -> None:
     assert visited == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_gradient_descent_waits_longer_at_each_saddle() -> None:
     problem = saddle_chain(length=5)
     f = problem.objective.sample()
@@ -44,6 +46,7 @@ def test_exactly_at_a_saddle_the_gradient_is_exactly_zero() -> None:
         assert saddle_chain(length=4).objective.sample().grad(p.point).tolist() == [0.0] * 4
 
 
+@pytest.mark.slow
 def test_the_hessian_is_lipschitz_across_the_joints() -> None:
     """The pieces meet at −1, 0 and 1; the bound must hold for pairs on both sides of them."""
     problem = saddle_chain(length=6, gamma=2.0)

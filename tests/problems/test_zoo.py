@@ -56,6 +56,7 @@ def test_stationary_points_are_stationary_with_the_stated_curvature(problem: Pro
         assert float(spectrum.abs().max()) == pytest.approx(stationary.largest_curvature, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_constants_near_bound_the_hessian_and_its_change(problem: Problem) -> None:
     random = generator(0)
     for stationary in problem.stationary_points[:4]:

@@ -13,7 +13,10 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="the browser is dri
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed: apt-get install chromium")
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="no chromium is installed: apt-get install chromium"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")

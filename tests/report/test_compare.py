@@ -102,7 +102,9 @@ def test_a_run_that_diverged_can_be_drawn(value):
     rows = [row("neon-scsg", 0, 100), row("sgd", 0, None)]
     rows[1]["path"]["value"] = [3.0, value, value]
     (section,) = sections(rows)
-    section.figures[1].figure.canvas.draw()
+    figure = section.figures[1].figure
+    figure.canvas.draw()
+    assert all(math.isfinite(end) for axis in figure.axes for end in (*axis.get_xlim(), *axis.get_ylim()))
 
 
 def test_names_of_files_are_plain():

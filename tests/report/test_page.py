@@ -62,6 +62,7 @@ def path(tmp_path_factory):
     return write(directory)
 
 
+@pytest.mark.slow
 def test_the_page_holds_figures_observations_settings_versions_and_the_command(path):
     text = path.read_text()
     for expected in (
@@ -83,6 +84,7 @@ def test_the_page_holds_figures_observations_settings_versions_and_the_command(p
     }
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_beside_itself_and_is_small(path):
     text = path.read_text()
     sources = re.findall(r'(?:src|href)="([^"]*)"', text) + re.findall(r"url\(([^)]*)\)", text)
@@ -92,11 +94,13 @@ def test_the_page_needs_nothing_beside_itself_and_is_small(path):
     assert path.stat().st_size < 1_000_000
 
 
+@pytest.mark.slow
 def test_the_same_rows_make_the_same_page(path):
     before = path.read_text()
     assert write(path.parent).read_text() == before
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_all_there_yet_make_a_page_too(tmp_path):
     with RowFile(tmp_path) as file:
         for method in ("lanczos", "neon"):
@@ -141,6 +145,7 @@ def test_numbers_are_short(value, text):
     assert number(value) == text
 
 
+@pytest.mark.slow
 def test_a_drawing_with_very_many_points_is_embedded_as_pixels():
     with journal():
         figure, axes = new_figure()

@@ -31,6 +31,7 @@ def test_on_the_line_no_start_is_unlucky() -> None:
     assert unlucky_component(dimension=1, delta=0.05) == 1.0
 
 
+@pytest.mark.slow
 def test_random_directions_are_as_unlucky_as_it_says() -> None:
     """20 000 starts at δ = 0.05: 1000 are expected; beyond 1000 ± 120, 3.9 standard deviations, P < 1e-4."""
     generator = torch.Generator().manual_seed(0)

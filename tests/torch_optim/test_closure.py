@@ -53,6 +53,7 @@ def test_buffers_of_the_first_evaluation_are_restored_though_the_model_was_not_n
     assert torch.equal(model[1].running_mean, mean)
 
 
+@pytest.mark.slow
 def test_buffers_of_a_compiled_model_are_restored_as_well():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     compiled = torch.compile(model, backend="aot_eager")
@@ -67,7 +68,9 @@ def test_what_a_closure_draws_from_global_generators_is_replayed():
     model = nn.Linear(3, 1)
     f = objective(model, lambda: model(torch.randn(4, 3) * random.random()).square().mean())
     f.check()
-    f.sample().value_and_grad(f.point)
+    once, again = (f.sample().value_and_grad(f.point) for _ in range(2))
+    assert torch.equal(once[0], again[0])
+    assert torch.equal(once[1], again[1])
 
 
 def test_every_call_is_counted_also_those_that_raise():

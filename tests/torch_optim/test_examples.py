@@ -3,9 +3,12 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
+@pytest.mark.slow
 def test_the_plain_loop_is_stuck_without_neon_and_leaves_with_it(capsys):
     main = runpy.run_path(str(EXAMPLES / "train.py"))["main"]
     stuck = main(plain=True, epochs=20)

@@ -46,6 +46,7 @@ def assert_equal(model, other):
         assert torch.equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", BASES.values(), ids=BASES.keys())
 def test_where_it_only_looks_training_is_bit_for_bit_that_of_the_base(make):
     plain, watched = Dropping(), Dropping()
@@ -59,6 +60,7 @@ def test_where_it_only_looks_training_is_bit_for_bit_that_of_the_base(make):
     assert_equal(plain, watched)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", BASES.values(), ids=BASES.keys())
 def test_every_base_leaves_a_saddle(make):
     model = Saddle(3)

@@ -28,6 +28,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "name"), CASES)
 def test_the_bare_optimizer_stays_where_it_is_stuck_and_neon_leaves(problem, name):
     plain = train(problem, name, 0, "plain", STEPS)
@@ -106,6 +107,7 @@ def test_the_callback_hears_every_verdict_and_no_candidate():
     assert all(isinstance(event, Event) and not event.pending for event in heard)
 
 
+@pytest.mark.slow
 def test_the_gradients_of_events_are_all_that_was_spent_and_the_budget_is_kept():
     steps, calls = 1200, 0
     model = Saddle(3)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import unsaddle
+from unsaddle import __version__
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -42,7 +42,7 @@ class Environment:
             python=platform.python_version(),
             torch=torch.__version__,
             numpy=np.__version__,
-            unsaddle=unsaddle.__version__,
+            unsaddle=__version__,
             cpu=cpu_model(),
             cores=cores(),
             threads=torch.get_num_threads(),

@@ -21,8 +21,8 @@ from ase.optimize.optimize import Optimizer
 from numpy.typing import NDArray
 from torch import Tensor
 
-import unsaddle
 from unsaddle import checks, vectors
+from unsaddle.judgement import verdict as judgement
 from unsaddle.judgement.verdict import Verdict
 from unsaddle.objective import Oracle
 from unsaddle.objectives.deterministic import Deterministic
@@ -68,7 +68,7 @@ def is_minimum(
     """
     surface = EnergySurface(atoms)
     eps = checks.positive(fmax, "fmax") * float(np.sqrt(len(atoms)))
-    verdict = unsaddle.is_minimum(surface, eps=eps, gamma=gamma, delta=delta, seed=seed)
+    verdict = judgement.is_minimum(surface, eps=eps, gamma=gamma, delta=delta, seed=seed)
     return verdict if verdict.direction is None else replace(verdict, direction=surface.free_part(verdict.direction))
 
 

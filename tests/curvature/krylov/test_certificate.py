@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -25,15 +24,6 @@ from unsaddle.theory import extraction
 DOUBLE = torch.float64
 GAMMA, DELTA, STARTS = 0.2, 0.05, 2000
 SETTINGS = KrylovSettings(num_steps=500, delta=DELTA, gamma=GAMMA, smallest_radius=1e-6)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def diagonal(s: Tensor) -> Function:
@@ -65,6 +55,7 @@ def test_the_number_of_misses_allowed_is_the_binomial_quantile() -> None:
     assert more(MISSES) < 1e-4 <= more(MISSES - 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lowest", "rest", "basis"),
     [
@@ -84,6 +75,7 @@ def test_an_eigenvalue_below_minus_gamma_is_missed_with_probability_delta_at_mos
     assert statuses.count(Status.NOTHING_FOUND) <= MISSES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "basis"), [(8, 4), (12, 6)])
 def test_as_many_steps_as_dimensions_are_not_everything_after_a_restart(d: int, basis: int) -> None:
     """δ = 1e-4 and 100 starts: a second miss comes with probability below 1e-4."""
@@ -151,6 +143,7 @@ def test_ending_at_the_last_step_is_said() -> None:
     assert (candidate.exhausted, candidate.vector, steps) == (True, None, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("basis", [6, 20])
 def test_memory_is_the_basis_and_five_vectors(basis: int) -> None:
     """basis + 1 vectors in one block, x, ∇f(x), the probe point, and the gradient and the spectrum of the function."""
@@ -191,6 +184,7 @@ def test_gamma_by_default_is_a_hundredth_of_the_largest_eigenvalue_seen(scale: f
     assert 0.9 * 3.0 * scale <= candidate.scale.smoothness <= 3.0 * scale * (1.0 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [3, 4])
 def test_in_float32_lambda_min_comes_out_within_two_percent(power: int) -> None:
     d = 500

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,14 +16,6 @@ from unsaddle.measure.direction import Measurement, Scale, on_same_sample
 DOUBLE = torch.float64
 V = torch.tensor([0.6, 0.8], dtype=DOUBLE)
 X = torch.zeros(2, dtype=DOUBLE)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def measure(slope: Callable[[float], float], radius: float, *, gamma: float = 1.0, noise: float = 0.0) -> Measurement:
@@ -57,6 +49,7 @@ def smooth(seed: int, radius: float, low: float, high: float) -> tuple[Callable[
     return slope, c + wave
 
 
+@pytest.mark.slow
 def test_the_error_covers_the_truth_on_2000_smooth_functions_and_radii() -> None:
     accepted = 0
     for seed in range(2000):
@@ -70,6 +63,7 @@ def test_the_error_covers_the_truth_on_2000_smooth_functions_and_radii() -> None
     assert accepted >= 1800
 
 
+@pytest.mark.slow
 def test_on_structure_of_1_to_30_radii_the_sign_is_never_wrong_and_the_error_rarely_too_small() -> None:
     """|t|, t² and t⁴ together can hide from three radii; of what is accepted, 2 % at most is off by more than said."""
     accepted = missed = 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.curvature.quadratics import quadratic, rng, rotated
 from unsaddle import Function
 from unsaddle.curvature import negative_curvature
 from unsaddle.curvature.krylov.lanczos import LanczosSettings, lanczos
@@ -18,55 +18,34 @@ from unsaddle.objective import SampledFunction
 DOUBLE = torch.float64
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def _random(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def _symmetric(spectrum: Tensor, seed: int = 9) -> Tensor:
-    d = spectrum.numel()
-    q, _ = torch.linalg.qr(torch.randn(d, d, generator=_random(seed), dtype=DOUBLE))
-    return q @ torch.diag(spectrum.double()) @ q.T
-
-
 def _f(hessian: Tensor) -> SampledFunction:
-    return Function(lambda x: (0.5 * x @ hessian @ x, hessian @ x), gradient=True, hvp=lambda x, v: hessian @ v).sample(
-        hessian=True
-    )
+    return quadratic(hessian).sample(hessian=True)
 
 
 def _run(hessian: Tensor, *, steps: int, target: float = math.inf, seed: int = 0) -> tuple[Candidate, SampledFunction]:
     f = _f(hessian)
     x = torch.zeros(hessian.shape[0], dtype=hessian.dtype)
     settings = LanczosSettings(num_steps=steps, target=target)
-    return lanczos(f, x, settings, _random(seed), keep_history=True), f  # type: ignore[arg-type]
+    return lanczos(f, x, settings, rng(seed), keep_history=True), f  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 60])
 def test_with_d_steps_the_lowest_ritz_value_is_the_lowest_eigenvalue(d: int) -> None:
-    spectrum = torch.randn(d, generator=_random(d), dtype=DOUBLE)
+    spectrum = torch.randn(d, generator=rng(d), dtype=DOUBLE)
     for seed in range(5):
-        found, f = _run(_symmetric(spectrum), steps=d, seed=seed)
+        found, f = _run(rotated(spectrum, seed=9), steps=d, seed=seed)
         assert found.lowest == pytest.approx(float(spectrum.min()), abs=1e-10)
         assert (found.status, found.exhausted) == (Status.NOTHING_FOUND, False)
         assert f.cost.hessian_products == d
 
 
 def test_more_steps_than_dimensions_are_not_taken() -> None:
-    assert _run(_symmetric(torch.linspace(-1.0, 1.0, 5)), steps=50)[1].cost.hessian_products == 5
+    assert _run(rotated(torch.linspace(-1.0, 1.0, 5), seed=9), steps=50)[1].cost.hessian_products == 5
 
 
 def test_after_k_steps_its_ritz_value_is_that_of_the_dense_krylov_space() -> None:
     """Reorthogonalised as it is, the lowest Ritz value after k steps is the least of vᵀHv over span(v, Hv, …)."""
-    hessian = _symmetric(torch.linspace(-1.0, 3.0, 40))
+    hessian = rotated(torch.linspace(-1.0, 3.0, 40), seed=9)
     starts: list[Tensor] = []
     x = torch.zeros(40, dtype=DOUBLE)
     settings = LanczosSettings(num_steps=12, target=math.inf)
@@ -74,7 +53,7 @@ def test_after_k_steps_its_ritz_value_is_that_of_the_dense_krylov_space() -> Non
         _f(hessian),  # type: ignore[arg-type]
         x,
         settings,
-        _random(0),
+        rng(0),
         keep_history=True,
         observer=lambda j, v: starts.append(v) if j == 0 else None,
     )
@@ -94,12 +73,12 @@ def test_reorthogonalisation_leaves_no_ghosts_after_the_extremes_have_converged(
     d = 80
     spectrum = torch.cat([torch.tensor([100.0, 99.0, -1e-3]), torch.linspace(0.0, 1.0, d - 3)])
     for seed in range(5):
-        found, _ = _run(_symmetric(spectrum), steps=d, seed=seed)
+        found, _ = _run(rotated(spectrum, seed=9), steps=d, seed=seed)
         assert found.lowest == pytest.approx(-1e-3, abs=1e-10)
 
 
 def test_what_is_found_is_a_unit_vector_with_the_ritz_value_as_its_curvature() -> None:
-    hessian = _symmetric(torch.cat([torch.tensor([-0.2]), torch.linspace(0.0, 1.0, 59)]))
+    hessian = rotated(torch.cat([torch.tensor([-0.2]), torch.linspace(0.0, 1.0, 59)]), seed=9)
     found, f = _run(hessian, steps=60, target=0.1)
     assert found.status is Status.FOUND
     assert float(found.vector.norm()) == pytest.approx(1.0, abs=1e-14)
@@ -115,7 +94,7 @@ def test_an_invariant_space_ends_the_run(values: list[float]) -> None:
     spectrum = torch.tensor(values, dtype=DOUBLE).repeat(30 // len(values))
     f = Function(lambda x: (0.0, spectrum * x), gradient=True, hvp=lambda x, v: spectrum * v).sample(hessian=True)
     settings = LanczosSettings(num_steps=30, target=0.5)
-    found = lanczos(f, torch.zeros(spectrum.numel(), dtype=DOUBLE), settings, _random(0))  # type: ignore[arg-type]
+    found = lanczos(f, torch.zeros(spectrum.numel(), dtype=DOUBLE), settings, rng(0))  # type: ignore[arg-type]
     assert (found.status, found.vector) == (Status.NOTHING_FOUND, None)
     assert found.lowest == pytest.approx(min(values), abs=1e-12)
     assert f.cost.hessian_products == len(set(values))
@@ -145,13 +124,13 @@ def test_a_needle_that_the_start_hardly_touches_is_not_taken_for_an_invariant_sp
 
 
 def test_a_curvature_above_what_the_steps_were_reckoned_for_is_told() -> None:
-    hessian = _symmetric(torch.linspace(0.0, 10.0, 40))
+    hessian = rotated(torch.linspace(0.0, 10.0, 40), seed=9)
     for largest, status in ((1.0, Status.SMOOTHNESS_EXCEEDED), (10.0, Status.NOTHING_FOUND)):
         settings = LanczosSettings(num_steps=8, target=0.5, largest=largest)
-        found = lanczos(_f(hessian), torch.zeros(40, dtype=DOUBLE), settings, _random(0))  # type: ignore[arg-type]
+        found = lanczos(_f(hessian), torch.zeros(40, dtype=DOUBLE), settings, rng(0))  # type: ignore[arg-type]
         assert found.status is status
     complete = LanczosSettings(num_steps=40, target=0.5, largest=1.0)  # The whole space: nothing was missed.
-    found = lanczos(_f(hessian), torch.zeros(40, dtype=DOUBLE), complete, _random(0))  # type: ignore[arg-type]
+    found = lanczos(_f(hessian), torch.zeros(40, dtype=DOUBLE), complete, rng(0))  # type: ignore[arg-type]
     assert found.status is Status.NOTHING_FOUND
 
 

@@ -65,6 +65,7 @@ def objective(name, **options):
     return model, ModelObjective(model, regress, TensorDataset(rows, Y), micro_batch=7, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_added_is_the_gradient_and_no_trace_is_left(name, options):

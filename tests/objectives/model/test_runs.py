@@ -292,11 +292,13 @@ def check(case: Case) -> None:
     assert abs(measured.curvature - reference(case, found.direction)) <= measured.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
 def test_the_curvature_found_is_that_of_float64_and_the_model_is_as_before(make):
     check(made(make))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile's inductor needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")  # Of the compiler's own imports.
 def test_the_same_holds_for_a_model_that_inductor_compiled():

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
-from unsaddle import Function
-from unsaddle.measure import direction, noise, smoothness
+from unsaddle.measure import smoothness
 
 SPECTRA = {
     "spread": torch.linspace(-1.0, 3.0, 100, dtype=torch.float64),
@@ -19,15 +17,6 @@ SPECTRA = {
     "tiny": 1e-20 * torch.linspace(0.0, 1.0, 100, dtype=torch.float64),
     "huge": 1e20 * torch.linspace(0.0, 1.0, 100, dtype=torch.float64),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _estimate(s: Tensor, seed: int, calls: list[float] | None = None) -> float:
@@ -80,36 +69,3 @@ def test_what_is_not_finite_is_handed_back(bad: float) -> None:
 def test_the_start_is_the_generators() -> None:
     s = SPECTRA["spread"]
     assert _estimate(s, 3) == _estimate(s, 3) != _estimate(s, 4)
-
-
-def test_l2_along_a_direction_is_the_third_derivative_of_a_cubic() -> None:
-    f = Function(lambda x: 5.0 * x[0] ** 3 / 6.0 + x[1] ** 2).sample()
-    x, v = torch.tensor([0.3, -1.0], dtype=torch.float64), torch.tensor([1.0, 0.0], dtype=torch.float64)
-    assert direction.hessian_lipschitz(f, x, v, radius=1e-3) == pytest.approx(5.0, rel=1e-6)
-    assert f.cost.gradients == 3
-
-
-def test_l2_is_not_seen_where_the_function_is_even() -> None:
-    f = Function(lambda x: -(x[0] ** 2) + x[0] ** 4).sample()
-    x, v = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    assert direction.hessian_lipschitz(f, x, v, radius=1e-3) == pytest.approx(0.0, abs=1e-9)
-
-
-@pytest.mark.parametrize(("dtype", "precision"), [(torch.float32, 2**-24), (torch.float64, 2**-53)])
-def test_the_relative_error_of_a_gradient_is_about_the_precision(dtype: torch.dtype, precision: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-    a = torch.randn(300, 300, dtype=dtype, generator=generator)
-    a = a @ a.T / 300
-    f = Function(lambda x: 0.5 * x @ (a @ x)).sample()
-    x = torch.randn(300, dtype=dtype, generator=generator)
-    grad = f.grad(x)
-    near = noise.gradient_noise(f.grad, x, float(x.norm()), grad, generator)
-    smoothness = float(torch.linalg.matrix_norm(a, 2))
-    error = noise.relative_error(
-        noise=near.noise, grad_norm=float(grad.norm()), smoothness=smoothness, x_norm=float(x.norm())
-    )
-    assert 0.01 * precision < error < 10.0 * precision
-
-
-def test_the_relative_error_of_nothing_is_nan() -> None:
-    assert math.isnan(noise.relative_error(noise=0.0, grad_norm=0.0, smoothness=0.0, x_norm=0.0))

@@ -59,6 +59,7 @@ def test_no_strict_saddle_is_missed(lowest, seed):
     assert result.verdict.curvature == pytest.approx(lowest, rel=0.1)
 
 
+@pytest.mark.slow
 def test_among_few_variables_no_start_is_unlucky():
     """On a plane, one random start in twenty lies so near to an axis that it seems to be the only one."""
     for angle in np.linspace(0.0, np.pi, 40, endpoint=False):

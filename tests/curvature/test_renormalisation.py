@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from tests.curvature.quadratics import quadratic, random_symmetric
+from tests.curvature.quadratics import quadratic, random_symmetric, rng
 from unsaddle import Function, negative_curvature, vectors
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.neon import NeonSettings, neon
@@ -16,18 +16,6 @@ from unsaddle.curvature.result import Status
 from unsaddle.theory import renormalised as theory_renormalised
 
 R = 1e-2
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def settings_of(name, **changes):
@@ -152,6 +140,7 @@ def hardening(x):
     return 0.5 * (CROWD * x) @ x + L2 / 6.0 * (x @ x) ** 1.5, CROWD * x + L2 / 2.0 * x.norm() * x
 
 
+@pytest.mark.slow
 @BOTH
 def test_it_succeeds_where_the_plain_one_leaves_the_quadratic_region(name):
     """While the direction at −1 overtakes the others, all of them grow, until ‖u‖ = 2/L2 stops them, and rounding may

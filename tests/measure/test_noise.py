@@ -1,0 +1,31 @@
+"""The measured error of a gradient: about the precision that it is computed in."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from unsaddle import Function
+from unsaddle.measure import noise
+
+
+@pytest.mark.parametrize(("dtype", "precision"), [(torch.float32, 2**-24), (torch.float64, 2**-53)])
+def test_the_relative_error_of_a_gradient_is_about_the_precision(dtype: torch.dtype, precision: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(300, 300, dtype=dtype, generator=generator)
+    a = a @ a.T / 300
+    f = Function(lambda x: 0.5 * x @ (a @ x)).sample()
+    x = torch.randn(300, dtype=dtype, generator=generator)
+    grad = f.grad(x)
+    near = noise.gradient_noise(f.grad, x, float(x.norm()), grad, generator)
+    smoothness = float(torch.linalg.matrix_norm(a, 2))
+    error = noise.relative_error(
+        noise=near.noise, grad_norm=float(grad.norm()), smoothness=smoothness, x_norm=float(x.norm())
+    )
+    assert 0.01 * precision < error < 10.0 * precision
+
+
+def test_the_relative_error_of_nothing_is_nan() -> None:
+    assert math.isnan(noise.relative_error(noise=0.0, grad_norm=0.0, smoothness=0.0, x_norm=0.0))

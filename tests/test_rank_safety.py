@@ -1,0 +1,197 @@
+"""On several ranks a vector is this rank's part of it: what is true of the whole comes from `vectors`.
+
+In the rooms where algorithms work on vectors, `x.numel()` is no dimension, `torch.randn` no noise that ranks agree on,
+and `u @ v` no inner product. What does not concern a part of a vector is allowed by name, with its reason.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.source import files
+
+ROOMS = (
+    "curvature/",
+    "judgement/",
+    "measure/",
+    "escape/",
+    "first_order/",
+    "framework/",
+    "baselines/",
+    "theory/",
+    "torch_optim/",
+)
+
+POINTS = {"x", "y", "z", "u", "v", "w", "grad", "gradient", "direction", "point"}
+"""Names that vectors go by: `len` of anything else is taken for the length of a list."""
+
+RANDOM = {"rand", "randn", "normal", "rand_like", "randn_like", "normal_", "uniform_"}
+PRODUCTS = {"dot", "vdot", "inner", "mv", "matmul", "mm", "bmm", "einsum", "tensordot"}
+REDUCTIONS = {"norm", "vector_norm", "sum", "mean", "std", "var", "max", "min", "amax", "amin", "argmax", "any", "all"}
+
+SCALAR = "one number, from a generator that all ranks have alike"
+BLOCKS = "parts of a block, which `vectors.total` sums over blocks and ranks"
+HERE = "the room that this rank's part needs"
+SMALL = "the small matrix, which all ranks hold alike"
+SUMMED = "handed to `vectors.summed` in the same line or the next"
+COUNT = "how many vectors a basis holds"
+COMBINED = "a combination of basis vectors: this rank's rows of it"
+
+ALLOWED = {
+    ("curvature/auto.py", "basis_size", "numel"): f"{HERE}; the smallest over ranks is taken",
+    ("curvature/krylov/certificate.py", "krylov", "numel"): HERE,
+    ("curvature/krylov/certificate.py", "krylov", "shape"): COUNT,
+    ("curvature/krylov/certificate.py", "krylov", "all"): SMALL,
+    ("curvature/krylov/certificate.py", "krylov", "max"): SMALL,
+    ("curvature/krylov/certificate.py", "_orthogonalise", "@"): SUMMED,
+    ("curvature/krylov/certificate.py", "_orthogonalise", "dot"): SUMMED,
+    ("curvature/krylov/certificate.py", "_orthogonalise", "norm"): SMALL,
+    ("curvature/krylov/certificate.py", "_combine", "@"): COMBINED,
+    ("curvature/krylov/certificate.py", "_combine", "shape"): COUNT,
+    ("curvature/krylov/certificate.py", "_restart", "@"): COMBINED,
+    ("curvature/krylov/certificate.py", "_columns", "shape"): COUNT,
+    ("curvature/krylov/lanczos.py", "lanczos", "numel"): HERE,
+    ("curvature/krylov/lanczos.py", "lanczos", "@"): f"{SUMMED}, or {COMBINED}",
+    ("curvature/krylov/projection.py", "solved", "all"): SMALL,
+    ("curvature/krylov/projection.py", "extend", "max"): SMALL,
+    ("curvature/krylov/projection.py", "log_missed", "@"): SMALL,
+    ("curvature/neon.py", "_sweep", "dot"): BLOCKS,
+    ("curvature/neon_plus.py", "_sweep", "dot"): BLOCKS,
+    ("measure/noise.py", "is_low_precision", "sum"): BLOCKS,
+    ("first_order/scsg.py", "epoch_length", "rand"): SCALAR,
+    ("baselines/svrg_hessian.py", "minimise", "rand"): SCALAR,
+    ("torch_optim/flatness.py", "flat_tensors", "numel"): "parameters: of a sharded one this is the whole",
+    ("torch_optim/policy.py", "record", "numel"): "a loss, not a vector",
+    ("torch_optim/prober.py", "advance", "numel"): "this rank's part of the direction against that of the parameters",
+}
+"""By file, function and construct: why it is right on a part."""
+
+FIXING = {
+    ("baselines/common.py", "lowest_curvature", "numel"),
+    ("baselines/natasha2.py", "oja", "numel"),
+    ("baselines/noisy_sgd.py", "practical_settings", "numel"),
+    ("baselines/pagd.py", "practical_settings", "numel"),
+    ("baselines/pagd.py", "theory_settings", "numel"),
+    ("baselines/pgd.py", "practical_settings", "numel"),
+    ("baselines/pgd.py", "theory_settings", "numel"),
+    ("baselines/sgld.py", "minimise", "numel"),
+    ("baselines/sgld.py", "minimise", "randn"),
+    ("baselines/sgld.py", "practical_settings", "numel"),
+    ("baselines/sgld.py", "theory_settings", "numel"),
+    ("baselines/sncg.py", "theory_settings", "numel"),
+    ("first_order/corollaries.py", "run", "numel"),
+    ("framework/theory_plan.py", "escape", "numel"),
+    ("framework/theory_plan.py", "extract", "numel"),
+    ("judgement/plots.py", "_draw_slice", "@"),
+    ("judgement/plots.py", "_draw_slice", "norm"),
+}
+"""Wrong on ranks, and about to go."""
+
+
+class Finder(ast.NodeVisitor):
+    """Notes what would be this rank's part only, with the function that it stands in."""
+
+    def __init__(self) -> None:
+        self.function = "<module>"
+        self.found: list[tuple[str, str, ast.expr]] = []
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        outer, self.function = self.function, node.name
+        self.generic_visit(node)
+        self.function = outer
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if isinstance(node.op, ast.MatMult):
+            self.note("@", node)
+        self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            self.note("shape", node)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        called = node.func
+        if isinstance(called, ast.Attribute) and self._is_tensor(called.value):
+            if called.attr in {"numel", "nelement", "size"} | RANDOM | PRODUCTS | REDUCTIONS:
+                self.note(called.attr, node)
+        elif isinstance(called, ast.Name) and called.id == "len" and node.args:
+            measured = node.args[0]
+            name = getattr(measured, "attr", getattr(measured, "id", ""))
+            if name in POINTS:
+                self.note("len", node)
+        self.generic_visit(node)
+
+    def note(self, construct: str, node: ast.expr) -> None:
+        self.found.append((self.function, construct, node))
+
+    @staticmethod
+    def _is_tensor(owner: ast.expr) -> bool:
+        """Not a module of ours, nor a group of ranks, whose sums are over all."""
+        return not (isinstance(owner, ast.Name) and owner.id in {"vectors", "ranks", "team", "statistics", "math"})
+
+
+def suspects(tree: ast.Module) -> Iterator[tuple[str, str, ast.expr]]:
+    finder = Finder()
+    finder.visit(tree)
+    yield from finder.found
+
+
+WHAT_TO_DO = {
+    "numel": "take `vectors.dimension(x)`",
+    "len": "take `vectors.dimension(x)`",
+    "shape": "take `vectors.dimension(x)`",
+    **dict.fromkeys(RANDOM, "draw with `vectors.random_direction` or `vectors.random_in_ball`"),
+    **dict.fromkeys(PRODUCTS | {"@"}, "take `vectors.dots`"),
+    **dict.fromkeys(REDUCTIONS, "take `vectors.norm`, or sum products with `vectors.total`"),
+}
+
+
+def in_rooms() -> list[str]:
+    return [path for path in files() if path.startswith(ROOMS)]
+
+
+@pytest.mark.parametrize("path", in_rooms())
+def test_nothing_true_of_a_part_is_taken_for_the_whole(path: str) -> None:
+    wrong = [
+        f"src/unsaddle/{path}:{node.lineno} in {function}: {ast.unparse(node)}: {WHAT_TO_DO.get(construct, '')}"
+        for function, construct, node in suspects(files()[path])
+        if (path, function, construct) not in ALLOWED.keys() | FIXING
+    ]
+    assert not wrong, "\n".join(["on several ranks this is of a part of the vector:", *wrong])
+
+
+def test_what_is_listed_is_there() -> None:
+    there = {(path, function, what) for path in in_rooms() for function, what, _ in suspects(files()[path])}
+    assert not ALLOWED.keys() - there, "unlist these in ALLOWED"
+    assert not FIXING - there, "unlist these in FIXING: they are set right"
+
+
+@pytest.mark.parametrize(
+    ("line", "construct"),
+    [
+        ("d = run.x.numel()", "numel"),
+        ("d = len(x)", "len"),
+        ("d = self.point.shape[0]", "shape"),
+        ("d = x.size(0)", "size"),
+        ("w = torch.randn(3)", "randn"),
+        ("w = torch.empty(3).normal_()", "normal_"),
+        ("q = v @ f.hvp(x, v)", "@"),
+        ("q = torch.dot(u, v)", "dot"),
+        ("n = torch.linalg.vector_norm(u)", "vector_norm"),
+        ("n = u.norm()", "norm"),
+        ("n = u.square().sum()", "sum"),
+    ],
+)
+def test_it_is_noticed(line: str, construct: str) -> None:
+    assert [(f, what) for f, what, _ in suspects(ast.parse(f"def f(x):\n    {line}"))] == [("f", construct)]
+
+
+@pytest.mark.parametrize(
+    "line", ["n = vectors.norm(u)", "n = len(losses)", "d = vectors.dimension(x)", "m = max(1, 2)"]
+)
+def test_it_is_let_pass(line: str) -> None:
+    assert not list(suspects(ast.parse(f"def f(x):\n    {line}")))
