@@ -21,8 +21,7 @@ from ase.optimize.optimize import Optimizer
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unsaddle import checks, vectors
-from unsaddle.judgement import verdict as judgement
+from unsaddle import checks, judgement, vectors
 from unsaddle.judgement.verdict import Verdict
 from unsaddle.objective import Oracle
 from unsaddle.objectives.deterministic import Deterministic
