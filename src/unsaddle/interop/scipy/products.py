@@ -1,4 +1,4 @@
-"""hess and hessp as SciPy's users write them: counted, and as the products that a look may use."""
+"""hess and hessp as SciPy's users write them: counted, and as the products that a search may use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unsaddle.interop.scipy.problem import Array
+from unsaddle.objectives.differences import Array
 
 
 class Products:

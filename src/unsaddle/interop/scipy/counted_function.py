@@ -7,24 +7,25 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import approx_fprime
 
-Array = NDArray[np.float64]
-
-EPS = float(np.finfo(np.float64).eps)
-
-FORWARD, CENTRAL = float(np.sqrt(EPS)), float(np.cbrt(EPS))
-"""Steps of one-sided and of central differences, times max(1, |x|) for the latter: SciPy's own."""
+from unsaddle.objectives import differences
+from unsaddle.objectives.differences import Array, Scheme
+from unsaddle.objectives.numpy_function import number
 
 REMEMBERED = 8
 """Gradients kept, so that the one at the point where SciPy stops need not be taken again."""
 
-DIFFERENCES = {None: "2-point", False: "2-point", "2-point": "2-point", "3-point": "3-point", "cs": "cs"}
+DIFFERENCES: dict[Any, Scheme] = {
+    None: "2-point",
+    False: "2-point",
+    "2-point": "2-point",
+    "3-point": "3-point",
+    "cs": "cs",
+}
 
 
-class Problem:
-    """One function to minimise.
+class CountedFunction:
+    """The function that SciPy minimises, within bounds.
 
     SciPy is given `value`, `gradient` or `both`; whoever probes calls `probe_value` and `probe_gradient`, which alone
     count in `nfev` and `njev`, since SciPy counts its own.
@@ -44,7 +45,7 @@ class Problem:
             raise ValueError(f"jac must be a callable, True, None, '2-point', '3-point' or 'cs', got {jac!r}")
         self._fun, self._args, self.lower, self.upper = fun, args, lower, upper
         self._jac = jac
-        self.differences: str | None = None if callable(jac) or jac is True else DIFFERENCES[jac]
+        self.differences: Scheme | None = None if callable(jac) or jac is True else DIFFERENCES[jac]
         self._remembered: deque[tuple[Array, float, Array]] = deque(maxlen=REMEMBERED)
         self._first: tuple[Array, float] | None = None
         self.nfev = self.njev = 0
@@ -60,30 +61,30 @@ class Problem:
         """f(x) and, unless they are differences or there is no f(x), ∇f(x), which SciPy will be given from memory."""
         if self._jac is True:
             return self.both(x)
-        number = float(self.value(x))
+        value = float(self.value(x))
         self.nfev += 1  # Until SciPy asks for it, and counts it as its own.
-        self._first = np.copy(x), number
-        return number, None if self.differences or np.isnan(number) else self.gradient(x)
+        self._first = np.copy(x), value
+        return value, None if self.differences or np.isnan(value) else self.gradient(x)
 
     def value(self, x: Array) -> Any:
         """f(x); complex at a complex x, which SciPy's "cs" asks for."""
         if self._first is not None and np.array_equal(self._first[0], x):
-            number, self._first = self._first[1], None
+            value, self._first = self._first[1], None
             self.nfev -= 1
-            return number
+            return value
         result = self._fun(np.copy(x), *self._args)
         if np.iscomplexobj(x):
             return np.asarray(result).item()
-        return _number(_pair(result)[0] if self._jac is True else result)
+        return number(_pair(result)[0] if self._jac is True else result)
 
     def both(self, x: Array) -> tuple[float, Array]:
         """f(x) and ∇f(x) of a function that returns both."""
         known = self._recall(x)
         if known is not None:
             return known[1], known[2].copy()
-        value, grad = _pair(self._fun(np.copy(x), *self._args))
-        number = _number(value)
-        return number, self._remember(x, grad, number)
+        result, grad = _pair(self._fun(np.copy(x), *self._args))
+        value = number(result)
+        return value, self._remember(x, grad, value)
 
     def gradient(self, x: Array) -> Array:
         """∇f(x)."""
@@ -92,10 +93,10 @@ class Problem:
         known = self._recall(x)
         return self._remember(x, self._jac(np.copy(x), *self._args)) if known is None else known[2].copy()
 
-    def probe_value(self, x: Array) -> float:
+    def probe_value(self, x: Array) -> Any:
         """f(x), counted as ours."""
         self.nfev += 1
-        return float(self.value(x))
+        return self.value(x)
 
     def probe_gradient(self, x: Array) -> Array:
         """∇f(x), counted as ours, unless it is remembered."""
@@ -106,37 +107,12 @@ class Problem:
         self.nfev += self._jac is True
         if self.differences is None:
             return self.gradient(x)
-        return self._remember(x, self._by_differences(x))
+        by_values = differences.gradient(self.probe_value, x, self.differences, self.lower, self.upper)
+        return self._remember(x, by_values)
 
     def inside(self, x: Array) -> bool:
         """Whether x is within the bounds."""
         return bool(np.all(x >= self.lower) and np.all(x <= self.upper))
-
-    def gradient_error(self, value: float, dimension: int) -> float:
-        """What rounding of two values does to a gradient by differences, in norm; 0 where there is a gradient."""
-        if self.differences in (None, "cs"):
-            return 0.0
-        step = FORWARD if self.differences == "2-point" else 2.0 * CENTRAL
-        return 2.0 * EPS * abs(value) / step * float(np.sqrt(dimension))
-
-    def _by_differences(self, x: Array) -> Array:
-        if self.differences == "2-point":  # Towards the farther bound, so that no point is outside.
-            steps = np.where(self.upper - x >= x - self.lower, FORWARD, -FORWARD)
-            forward: Array = approx_fprime(x, self.probe_value, steps)
-            return forward
-        grad = np.empty_like(x)
-        for i in range(x.size):
-            if self.differences == "cs":
-                self.nfev += 1
-                shifted = x.astype(complex)
-                shifted[i] += 1e-40j
-                grad[i] = self.value(shifted).imag / 1e-40
-                continue
-            above, below = x.copy(), x.copy()
-            h = CENTRAL * max(1.0, abs(x[i]))
-            above[i], below[i] = min(x[i] + h, self.upper[i]), max(x[i] - h, self.lower[i])
-            grad[i] = (self.probe_value(above) - self.probe_value(below)) / (above[i] - below[i])
-        return grad
 
     def _recall(self, x: Array) -> tuple[Array, float, Array] | None:
         return next((known for known in self._remembered if np.array_equal(known[0], x)), None)
@@ -156,13 +132,3 @@ def _pair(result: Any) -> tuple[Any, Any]:
     if not (isinstance(result, (tuple, list)) and len(result) == 2):
         raise TypeError(f"with jac=True, fun must return (value, gradient), got {type(result).__name__}")
     return result[0], result[1]
-
-
-def _number(value: Any) -> float:
-    if value is None or isinstance(value, (tuple, str)):
-        hint = "; pass jac=True if it returns (value, gradient)" if isinstance(value, tuple) else ""
-        raise TypeError(f"fun must return a number, got {type(value).__name__}{hint}")
-    array = np.asarray(value)
-    if array.size != 1:
-        raise ValueError(f"fun must return a scalar, got an array of shape {array.shape}")
-    return float(array.reshape(()))
