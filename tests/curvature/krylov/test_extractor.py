@@ -1,4 +1,4 @@
-"""Krylov at a radius that is known: a gradient for each eigenvalue, and the careful search where that does not decide."""
+"""Krylov at a radius that is known: a gradient for each eigenvalue; the careful search where that does not decide."""
 
 from __future__ import annotations
 

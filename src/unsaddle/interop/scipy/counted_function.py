@@ -1,4 +1,4 @@
-"""fun and jac as SciPy's users write them: checked, counted, and with the last gradients remembered."""
+"""fun, jac, hess and hessp as SciPy's users write them: checked, counted, and with the last gradients remembered."""
 
 from __future__ import annotations
 
@@ -15,63 +15,72 @@ from unsaddle.objectives.numpy_function import number
 REMEMBERED = 8
 """Gradients kept, so that the one at the point where SciPy stops need not be taken again."""
 
-DIFFERENCES: dict[Any, Scheme] = {
-    None: "2-point",
-    False: "2-point",
-    "2-point": "2-point",
-    "3-point": "3-point",
-    "cs": "cs",
-}
+SCHEMES: tuple[Scheme, ...] = ("2-point", "3-point", "cs")
 
 
 class CountedFunction:
-    """The function that SciPy minimises, within bounds.
-
-    SciPy is given `value`, `gradient` or `both`; whoever probes calls `probe_value` and `probe_gradient`, which alone
-    count in `nfev` and `njev`, since SciPy counts its own.
+    """The function that SciPy minimises, within bounds. Every call of fun and jac is counted, whoever asks.
 
     Args:
         fun: `fun(x, *args) -> float`, or `(float, gradient)` with `jac=True`.
         jac: `jac(x, *args) -> gradient`, True, None or False for SciPy's one-sided differences, or "2-point",
             "3-point" or "cs".
-        args: further arguments of both.
+        args: further arguments of all.
         lower, upper: the bounds, infinite where there are none.
+        hess, hessp: `hess(x, *args) -> matrix`, `hessp(x, p, *args) -> vector`; one or the other, or neither.
+
+    Attributes:
+        nfev, njev: calls of fun and of jac, or differences that were taken here.
+        nhev: Hessians, or their products, beside those that SciPy asks for, which it counts in a way of its own.
+        differences: how gradients are made of values; None where there is a gradient.
     """
 
-    def __init__(self, fun: Callable[..., Any], jac: Any, args: tuple[Any, ...], lower: Array, upper: Array) -> None:
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        jac: Any,
+        args: tuple[Any, ...],
+        lower: Array,
+        upper: Array,
+        hess: Any = None,
+        hessp: Any = None,
+    ) -> None:
         if not callable(fun):
             raise TypeError(f"fun must be a callable, got {type(fun).__name__}")
-        if not (callable(jac) or jac is True or jac in DIFFERENCES):
+        jac = "2-point" if jac is None or jac is False else jac
+        if not (callable(jac) or jac is True or jac in SCHEMES):
             raise ValueError(f"jac must be a callable, True, None, '2-point', '3-point' or 'cs', got {jac!r}")
-        self._fun, self._args, self.lower, self.upper = fun, args, lower, upper
-        self._jac = jac
-        self.differences: Scheme | None = None if callable(jac) or jac is True else DIFFERENCES[jac]
+        self._fun, self._jac, self._hess, self._hessp, self._args = fun, jac, hess, hessp, args
+        self.lower, self.upper = lower, upper
+        self.differences: Scheme | None = None if callable(jac) or jac is True else jac
         self._remembered: deque[tuple[Array, float, Array]] = deque(maxlen=REMEMBERED)
         self._first: tuple[Array, float] | None = None
-        self.nfev = self.njev = 0
+        self._last_hessian: tuple[Array, Any] | None = None
+        self.nfev = self.njev = self.nhev = 0
 
-    @property
-    def scipy_functions(self) -> tuple[Callable[[Array], Any], Any]:
-        """What SciPy is given as fun and jac."""
-        if self._jac is True:
-            return self.both, True
-        return self.value, self._jac if self.differences else self.gradient
+    def for_scipy(self) -> dict[str, Any]:
+        """What SciPy is given as fun, jac, hess and hessp. Differences, of gradients too, it takes itself."""
+        return {
+            "fun": self.both if self._jac is True else self.value,
+            "jac": True if self._jac is True else self._jac if self.differences else self.gradient,
+            "hess": self._hessian if callable(self._hess) else self._hess,
+            "hessp": None if self._hessp is None else self._product,
+        }
 
     def begin(self, x: Array) -> tuple[float, Array | None]:
         """f(x) and, unless they are differences or there is no f(x), ∇f(x), which SciPy will be given from memory."""
         if self._jac is True:
             return self.both(x)
         value = float(self.value(x))
-        self.nfev += 1  # Until SciPy asks for it, and counts it as its own.
         self._first = np.copy(x), value
         return value, None if self.differences or np.isnan(value) else self.gradient(x)
 
     def value(self, x: Array) -> Any:
-        """f(x); complex at a complex x, which SciPy's "cs" asks for."""
+        """f(x); complex at a complex x, which "cs" asks for."""
         if self._first is not None and np.array_equal(self._first[0], x):
             value, self._first = self._first[1], None
-            self.nfev -= 1
             return value
+        self.nfev += 1
         result = self._fun(np.copy(x), *self._args)
         if np.iscomplexobj(x):
             return np.asarray(result).item()
@@ -82,37 +91,52 @@ class CountedFunction:
         known = self._recall(x)
         if known is not None:
             return known[1], known[2].copy()
+        self.nfev, self.njev = self.nfev + 1, self.njev + 1
         result, grad = _pair(self._fun(np.copy(x), *self._args))
         value = number(result)
         return value, self._remember(x, grad, value)
 
     def gradient(self, x: Array) -> Array:
-        """∇f(x)."""
-        if self._jac is True:
-            return self.both(x)[1]
-        known = self._recall(x)
-        return self._remember(x, self._jac(np.copy(x), *self._args)) if known is None else known[2].copy()
-
-    def probe_value(self, x: Array) -> Any:
-        """f(x), counted as ours."""
-        self.nfev += 1
-        return self.value(x)
-
-    def probe_gradient(self, x: Array) -> Array:
-        """∇f(x), counted as ours, unless it is remembered."""
+        """∇f(x), by differences where there is no jac."""
         known = self._recall(x)
         if known is not None:
-            return known[2]
+            return known[2].copy()
+        if self._jac is True:
+            return self.both(x)[1]
         self.njev += 1
-        self.nfev += self._jac is True
         if self.differences is None:
-            return self.gradient(x)
-        by_values = differences.gradient(self.probe_value, x, self.differences, self.lower, self.upper)
-        return self._remember(x, by_values)
+            return self._remember(x, self._jac(np.copy(x), *self._args))
+        return self._remember(x, differences.gradient(self.value, x, self.differences, self.lower, self.upper))
+
+    def products(self, x: Array) -> Callable[[Array], Any] | None:
+        """p ↦ ∇²f(x)p; None where there is neither hess nor hessp."""
+        if callable(self._hess):
+            if self._last_hessian is None or not np.array_equal(self._last_hessian[0], x):
+                self.nhev += 1
+                self._hessian(x)
+            assert self._last_hessian is not None
+            matrix = self._last_hessian[1]
+            return lambda p: matrix @ p
+        if self._hessp is None:
+            return None
+
+        def product(p: Array) -> Any:
+            self.nhev += 1
+            return self._product(x, p)
+
+        return product
 
     def inside(self, x: Array) -> bool:
         """Whether x is within the bounds."""
         return bool(np.all(x >= self.lower) and np.all(x <= self.upper))
+
+    def _hessian(self, x: Array) -> Any:
+        matrix = self._hess(np.copy(x), *self._args)
+        self._last_hessian = np.copy(x), matrix
+        return matrix
+
+    def _product(self, x: Array, p: Array) -> Any:
+        return self._hessp(np.copy(x), np.copy(p), *self._args)
 
     def _recall(self, x: Array) -> tuple[Array, float, Array] | None:
         return next((known for known in self._remembered if np.array_equal(known[0], x)), None)

@@ -172,7 +172,7 @@ class _Oracle(Oracle):
 
     def value(self, z: Tensor) -> Tensor:
         f = self._f
-        value = f.at.value if torch.equal(z, f.point) else f.at.function.probe_value(f.inside(z))
+        value = f.at.value if torch.equal(z, f.point) else f.at.function.value(f.inside(z))
         return torch.tensor(value, dtype=torch.float64)
 
     def value_and_grad(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -188,13 +188,13 @@ class _Oracle(Oracle):
             return at.grad + product
         point = self._f.all_variables(z)
         if f.inside(point):
-            return f.probe_gradient(point)
+            return f.gradient(point)
         leads_out = (point < f.lower) | (point > f.upper)
         inner, mirrored = np.where(leads_out, at.x, point), np.where(leads_out, 2.0 * at.x - point, at.x)
         if not f.inside(mirrored):  # There is less room than a probe needs.
             return np.full_like(at.x, np.nan)
-        there = at.grad if np.array_equal(inner, at.x) else f.probe_gradient(inner)
-        return there - f.probe_gradient(mirrored) + at.grad
+        there = at.grad if np.array_equal(inner, at.x) else f.gradient(inner)
+        return there - f.gradient(mirrored) + at.grad
 
     def hvp(self, z: Tensor, v: Tensor) -> Tensor:
         raise ValueError("this function has gradients only; use a method that needs no Hessian products")

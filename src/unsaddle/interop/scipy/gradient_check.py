@@ -122,7 +122,7 @@ def check_beside(function: CountedFunction, x: Array, v: Array, size: float, see
     """Raise if jac is not the gradient some way along v from x, to where it had seemed right. Costs a gradient."""
     beside = np.clip(x + BESIDE * size * v, function.lower, function.upper)
     where = "beside the point where SciPy has converged"
-    check_gradient(function, beside, function.probe_gradient(beside), seed, where, among=v != 0.0)
+    check_gradient(function, beside, function.gradient(beside), seed, where, among=v != 0.0)
 
 
 class _Ends(NamedTuple):
@@ -154,7 +154,7 @@ def _opposite(function: CountedFunction, x: Array, offset: Array) -> _Ends:
     length = float(np.linalg.norm(between))
     if length == 0.0:
         return _Ends(np.nan, np.nan, between, np.nan)
-    return _Ends(function.probe_value(above), function.probe_value(below), between, length)
+    return _Ends(function.value(above), function.value(below), between, length)
 
 
 def _disagreement(function: CountedFunction, x: Array, v: Array, grad: Array) -> float | None:
@@ -168,7 +168,7 @@ def _disagreement(function: CountedFunction, x: Array, v: Array, grad: Array) ->
         if not off > TOLERANCE * float(np.linalg.norm(grad * ends.between)) * x.size**0.5 + ends.rounding:
             return None
         if here is None:
-            here = function.probe_value(x)
+            here = function.value(x)
         if not off > NEGLIGIBLE * abs(ends.bend(here)):
             return None
         if abs(ends.slope - before) <= BELIEVED * off / ends.length:

@@ -17,7 +17,6 @@ from unsaddle.interop.scipy.counted_function import CountedFunction
 from unsaddle.interop.scipy.free_function import EndPoint
 from unsaddle.interop.scipy.gradient_check import check_beside
 from unsaddle.interop.scipy.gradient_check import check_gradient as check_against_values
-from unsaddle.interop.scipy.products import Products
 from unsaddle.judgement.verdict import Verdict
 from unsaddle.objectives.differences import Array
 
@@ -32,8 +31,6 @@ NOT_FINITE = 104
 
 SCIPYS = ("method", "jac", "hess", "hessp", "bounds", "constraints", "tol", "callback")
 """Arguments of `minimize` that are SciPy's, and no options of a method."""
-
-COUNTS = ("nit", "nfev", "njev", "nhev")
 
 
 def minimize(
@@ -104,8 +101,7 @@ def minimize(
     if x.ndim != 1:
         raise ValueError(f"x0 must have one dimension, got shape {x.shape}; use x0.ravel()")
     lower, upper = limits(bounds, x.size)
-    function, products = CountedFunction(fun, jac, args, lower, upper), Products(hess, hessp, args)
-    value, gradient = function.scipy_functions
+    function = CountedFunction(fun, jac, args, lower, upper, hess, hessp)
     start = np.clip(x, lower, upper)
     first, slope = function.begin(start)
     if not np.isfinite(first) or (slope is not None and not np.isfinite(slope).all()):
@@ -113,30 +109,31 @@ def minimize(
     by_values = check_gradient and function.differences is None
     if by_values and slope is not None:
         check_against_values(function, start, slope, seed)
-    total = dict.fromkeys(COUNTS, 0)
+    total = {"nit": 0, "nfev": 0, "njev": 0, "nhev": 0}
     escapes, lowest = 0, math.inf
     while True:
         result = scipy_minimize(
-            value,
-            x,
+            x0=x,
             method=method,
-            jac=gradient,
-            hess=products.hess,
-            hessp=products.hessp,
             bounds=bounds,
             tol=tol,
             callback=callback,
             options=_what_is_left(options, total),
+            **function.for_scipy(),
         )
-        result.setdefault("njev", result.nfev)  # TNC takes both at once, and counts them so.
-        for name in COUNTS:
+        for name in total:
             total[name] += int(result.get(name, 0) or 0)
         verdict: Verdict | None = None
         x, here = np.array(result.x, dtype=np.float64), float(result.fun)
         if not result.success:
             break
         end = EndPoint(
-            function=function, x=x, value=here, grad=function.probe_gradient(x), product=products.at(x), start=start
+            function=function,
+            x=x,
+            value=here,
+            grad=function.gradient(x),
+            product=function.products(x),
+            start=start,
         )
         judged = verdict_at(end, gamma=gamma, delta=delta, seed=seed + escapes, by_values=by_values)
         verdict = judged.verdict
@@ -158,15 +155,13 @@ def minimize(
             _fail(result, STUCK, "but this is a saddle by its gradients, along which the values of fun do not fall")
             break
         x, lowest, escapes = moved, here, escapes + 1
-        if by_values:  # What was right at a symmetric start may be wrong here. SciPy counts the gradient.
+        if by_values:  # What was right at a symmetric start may be wrong here.
             check_against_values(function, x, function.gradient(x), seed + escapes, "after leaving a saddle")
-    total["nfev"] += function.nfev
-    total["njev"] += function.njev
-    total["nhev"] += products.nhev
-    for name in COUNTS:
-        if name in result:
-            result[name] = total[name]
-    result.update(verdict=verdict, escapes=escapes)
+    # Calls of fun and jac are counted where they are made; differences and Hessians of SciPy's own by SciPy.
+    counts = total | {"nfev": function.nfev, "njev": function.njev + (total["njev"] if function.differences else 0)}
+    counts["nhev"] += function.nhev
+    result.setdefault("njev", 0)  # TNC takes both at once, and counts values only.
+    result.update({name: count for name, count in counts.items() if name in result}, verdict=verdict, escapes=escapes)
     return result
 
 

@@ -97,7 +97,7 @@ def _if_lower(f: FreeFunction, direction: Tensor, curvature: float) -> Array | N
     rounding = 16.0 * EPS * abs(value)
     for share in TRIED:
         tried = f.inside(torch.add(f.point, direction, alpha=share * _long(f)))
-        if f.at.function.probe_value(tried) < value - rounding:
+        if f.at.function.value(tried) < value - rounding:
             lowest = along_direction(f, direction, curvature, share * _long(f))
             return tried if lowest is None else lowest
     return None
