@@ -45,7 +45,7 @@ class Question:
     probe_radius: float | None = None
     """A distance at which krylov may take f to be quadratic. It is tried first, without measuring the noise."""
     smallest_radius: float | None = None
-    """A distance below which krylov does not probe; None to have it follow ‖x‖."""
+    """A distance below which krylov does not probe, and at which it measures the noise; None to have it follow ‖x‖."""
     theory: bool = False
     """Constants of the theorems instead of usable ones."""
     keep_history: bool = False
@@ -65,6 +65,10 @@ class Question:
             checks.count(self.basis, "basis", at_least=3)
         if self.max_gradients is not None:
             checks.count(self.max_gradients, "max_gradients")
+        if self.probe_radius is not None:
+            checks.positive(self.probe_radius, "probe_radius", "leave it out to have the noise measured")
+        if self.smallest_radius is not None:
+            checks.positive(self.smallest_radius, "smallest_radius", "leave it out to have it follow the norm of x")
         checks.count(self.seed, "seed", at_least=0)
 
     def gamma_at(self, smoothness: float) -> float:

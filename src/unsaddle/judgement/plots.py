@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from unsaddle import vectors
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -44,8 +46,8 @@ def _draw_slice(axes: Axes, verdict: Verdict) -> None:
         return
     f = verdict._objective.sample(None if verdict._objective.num_samples is not None else 256, _rng())
     value, grad = f.value_and_grad(x)
-    curvature, slope = verdict.curvature, float(grad @ v)
-    reach = 0.1 * max(1.0, float(x.norm()))
+    curvature, slope = verdict.curvature, vectors.dots((grad, v))[0]
+    reach = 0.1 * max(1.0, vectors.norm(x))
     if curvature != 0.0 and math.isfinite(curvature):
         reach = min(reach, math.sqrt(0.2 * max(abs(float(value)), 1e-3) / abs(curvature)))
     distances = torch.linspace(-reach, reach, POINTS, dtype=x.dtype)

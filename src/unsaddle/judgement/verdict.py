@@ -111,7 +111,7 @@ def assembled(
     """The verdict: a judgement with the evidence that it rests on, and what follows from that."""
     kind, reason = judgement
     interval, curvature = (math.nan, math.nan), found.lowest
-    if kind is Kind.SADDLE and found.measurements:
+    if kind is Kind.SADDLE and found.found:
         at = found.measurements[-1]
         interval, curvature = (at.curvature - at.error, at.curvature + at.error), at.curvature
     elif kind is Kind.MINIMUM:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from unsaddle.objective import Oracle
-from unsaddle.objectives import derivatives
+from unsaddle.objectives import derivatives, differences
 from unsaddle.objectives.deterministic import Deterministic
-
-Array = NDArray[np.float64]
-
-EPS = float(np.finfo(np.float64).eps)
+from unsaddle.objectives.differences import Array
 
 
 def numpy_function(fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None = None) -> NumpyFunction:
@@ -53,7 +48,7 @@ class _NumpyOracle(Oracle):
         self._dimension = 1
 
     def value(self, x: Tensor) -> Tensor:
-        return self._value(_array(x))
+        return torch.tensor(self._value(_array(x)), dtype=torch.float64)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         point = _array(x)
@@ -63,37 +58,28 @@ class _NumpyOracle(Oracle):
             value = self._value(point)
             point = _array(x)  # Again: fun may have written into the first copy.
             grad = self._central_differences(point) if self._jac is None else self._jac(point)  # type: ignore[operator]
-        return value, _gradient(grad, x)
+        return torch.tensor(value, dtype=torch.float64), _gradient(grad, x)
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
         """Of central differences: the rounding of two values over their distance, in each coordinate."""
-        if self._jac is not None:
-            return 0.0
-        h = float(np.cbrt(EPS))
-        return EPS * (abs(value) + grad_norm * h) / h * math.sqrt(self._dimension)
+        scheme: differences.Scheme | None = "3-point" if self._jac is None else None
+        return differences.rounding_error(scheme, value, grad_norm, self._dimension)
 
     def values_for_gradient(self, x: Tensor) -> int:
         return 2 * x.numel() if self._jac is None else 0
 
-    def _both(self, point: Array) -> tuple[Tensor, Any]:
+    def _both(self, point: Array) -> tuple[float, Any]:
         result = self._fun(point)
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(f"with jac=True, fun must return (value, gradient), got {type(result).__name__}")
-        return _number(result[0]), result[1]
+        return number(result[0]), result[1]
 
-    def _value(self, point: Array) -> Tensor:
-        return self._both(point)[0] if self._jac is True else _number(self._fun(point))
+    def _value(self, point: Array) -> float:
+        return self._both(point)[0] if self._jac is True else number(self._fun(point))
 
     def _central_differences(self, point: Array) -> Array:
         self._dimension = point.size
-        steps = np.cbrt(EPS) * np.maximum(1.0, np.abs(point))
-        grad = np.empty_like(point)
-        for i, h in enumerate(steps):
-            above, below = point.copy(), point.copy()
-            above[i] += h
-            below[i] -= h
-            distance = above[i] - below[i]
-            grad[i] = float(self._value(above) - self._value(below)) / distance
+        grad = differences.gradient(self._value, point, "3-point")
         return grad
 
 
@@ -103,14 +89,15 @@ def _array(x: Tensor) -> Array:
     return x.cpu().numpy().copy()
 
 
-def _number(value: Any) -> Tensor:
+def number(value: Any) -> float:
+    """What fun returned, as a number: a scalar, or an array of one element in any shape."""
     if value is None or isinstance(value, (tuple, str)):
         hint = "; pass jac=True if it returns (value, gradient)" if isinstance(value, tuple) else ""
         raise TypeError(f"fun must return a number, got {type(value).__name__}{hint}")
     array = np.asarray(value, dtype=np.float64)
     if array.size != 1:
         raise ValueError(f"fun must return a scalar, got an array of shape {array.shape}")
-    return torch.tensor(float(array.reshape(())), dtype=torch.float64)
+    return float(array.reshape(()))
 
 
 def _gradient(grad: Any, x: Tensor) -> Tensor:

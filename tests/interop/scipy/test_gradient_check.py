@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from unsaddle.interop.scipy import minimize
+from unsaddle.interop.scipy.counted_function import CountedFunction
 from unsaddle.interop.scipy.gradient_check import contradicting_curvature
-from unsaddle.interop.scipy.problem import Problem
-from unsaddle.interop.scipy.promoted import UNDECIDED
+from unsaddle.interop.scipy.promotion import UNDECIDED
 
 
 def f(x):
@@ -149,8 +149,8 @@ def test_a_hessian_that_is_not_that_of_the_function_leaves_it_undecided():
     assert "by hess but" in result.message
 
 
-def free_problem(fun, d):
-    return Problem(fun, None, (), np.full(d, -np.inf), np.full(d, np.inf))
+def free_function(fun, d):
+    return CountedFunction(fun, None, (), np.full(d, -np.inf), np.full(d, np.inf))
 
 
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
@@ -163,11 +163,11 @@ def test_curvature_by_values_contradicts_a_wrong_one_and_no_right_one(offset, sc
 
     x, v = np.array([0.5, -1.0]) * scale, np.array([0.6, 0.8])
     right = (0.36 * np.cosh(0.5) + 2.0 * 0.64) / scale**2
-    problem = free_problem(fun, 2)
-    size = float(np.linalg.norm(x))
-    assert contradicting_curvature(problem, x, fun(x), v, right, 2.0 / scale**2, size) is None
-    assert problem.nfev == 2
-    wrong = contradicting_curvature(problem, x, fun(x), v, -right, 2.0 / scale**2, size)
+    function = free_function(fun, 2)
+    known = {"largest": 2.0 / scale**2, "size": float(np.linalg.norm(x))}
+    assert contradicting_curvature(function, x, fun(x), v, curvature=right, **known) is None
+    assert function.nfev == 2
+    wrong = contradicting_curvature(function, x, fun(x), v, curvature=-right, **known)
     assert wrong == (None if offset == 1e6 else pytest.approx(right, rel=0.01))
 
 
@@ -177,15 +177,17 @@ def test_curvature_by_values_contradicts_a_wrong_one_and_no_right_one(offset, sc
     ids=["kink", "power 3/2", "ripples"],
 )
 def test_rough_functions_do_not_contradict(fun):
-    v = np.array([0.6, 0.8])
-    assert contradicting_curvature(free_problem(fun, 2), np.zeros(2), float(fun(np.zeros(2))), v, 2.0, 2.0, 1.0) is None
+    x, v = np.zeros(2), np.array([0.6, 0.8])
+    known = {"curvature": 2.0, "largest": 2.0, "size": 1.0}
+    assert contradicting_curvature(free_function(fun, 2), x, float(fun(x)), v, **known) is None
 
 
 @pytest.mark.parametrize("size", [1e-160, 1e-155, 1e-150])
 def test_where_squares_of_steps_underflow_nothing_is_said(size):
     minimize(lambda x: float((x**2).sum()), [size] * 2, jac=lambda x: 2.0 * x)
-    problem = free_problem(lambda x: float(x @ x), 2)
-    assert contradicting_curvature(problem, np.zeros(2), 0.0, np.array([0.6, 0.8]), 2.0, 2.0, size) is None
+    function, x, v = free_function(lambda x: float(x @ x), 2), np.zeros(2), np.array([0.6, 0.8])
+    assert contradicting_curvature(function, x, 0.0, v, curvature=2.0, largest=2.0, size=size) is None
+    assert function.nfev == 0
 
 
 def test_a_function_that_turns_over_the_length_of_the_steps_does_not_contradict():
@@ -195,9 +197,10 @@ def test_a_function_that_turns_over_the_length_of_the_steps_does_not_contradict(
         humps = np.sin(2.0 * x[1:]) ** 2 * np.sin(2.0 * x[:-1]) ** 2
         return float((humps + 0.05 * (x[1:] ** 2 + x[:-1] ** 2)).sum())
 
-    generator, problem, x = np.random.default_rng(0), free_problem(fun, 20), np.zeros(20)
+    generator, function, x = np.random.default_rng(0), free_function(fun, 20), np.zeros(20)
     for _ in range(300):
         v = generator.standard_normal(20) * (generator.random(20) < 0.3) + 1e-3
         v /= np.linalg.norm(v)
         right = 0.2 - 0.1 * (v[0] ** 2 + v[-1] ** 2)
-        assert contradicting_curvature(problem, x, 0.0, v, right, 0.2, 10.0 ** generator.uniform(0.0, 5.0)) is None
+        known = {"curvature": right, "largest": 0.2, "size": 10.0 ** generator.uniform(0.0, 5.0)}
+        assert contradicting_curvature(function, x, 0.0, v, **known) is None

@@ -148,7 +148,7 @@ def krylov(
             return candidate(Status.NOT_FINITE)
         lowest = float(seen.values[0])
         if keep_history:
-            history.append((f_hat.f.ledger.gradients, lowest))
+            history.append((f_hat.f.ledger.gradients + f_hat.f.ledger.hessian_products, lowest))
         if observer is not None:
             observer(step, process.vector(0))
         if process.largest == 0.0:

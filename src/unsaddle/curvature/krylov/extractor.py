@@ -51,7 +51,10 @@ SYMMETRIC = 0.25
 below this share of γ."""
 
 FEW_STEPS = 4
-"""After fewer steps there are not enough entries to compare, and one gradient more checks the products."""
+"""After fewer steps there are not enough entries to compare, and gradients along the start check the products:"""
+
+LINEAR_GRADIENTS = 2
+"""so many, which `_is_linear` takes."""
 
 
 def extract(search: Search) -> Candidate:
@@ -81,8 +84,14 @@ def _quick(search: Search, radius: float) -> Candidate | None:
     )
     start = vectors.random_direction(search.x, search.generator)
 
-    def run(s: KrylovSettings) -> KrylovCandidate:
-        return krylov(f_hat, s, search.generator, keep_history=True, start=start)
+    def run(settings: KrylovSettings) -> KrylovCandidate:
+        candidate = search.within_budget(
+            settings,
+            lambda s: krylov(f_hat, s, search.generator, keep_history=True, start=start),
+            extra_calls=LINEAR_GRADIENTS,
+        )
+        assert isinstance(candidate, KrylovCandidate)
+        return candidate
 
     candidate = run(settings)
     if candidate.scale.radius > radius and not _adds_up(candidate, settings):
@@ -95,7 +104,8 @@ def _quick(search: Search, radius: float) -> Candidate | None:
     scale = candidate.scale
     seen = replace(scale, noise=max(scale.noise, candidate.asymmetry * scale.radius / math.sqrt(2.0)))
     if candidate.vector is not None:
-        measured = on_same_sample(f_hat.f, f_hat.x, candidate.vector, scale, f_hat.grad0)
+        v = candidate.vector.div_(vectors.norm(candidate.vector))
+        measured = on_same_sample(f_hat.f, f_hat.x, v, scale, f_hat.grad0)
         negative = measured.is_finite and measured.consistent and measured.curvature + measured.error < 0.0
         return replace(candidate, scale=seen, measured=measured) if negative else None
     decided = candidate.status is Status.NOTHING_FOUND
@@ -111,7 +121,7 @@ def _adds_up(candidate: KrylovCandidate, settings: KrylovSettings) -> bool:
 
 
 def _is_linear(f_hat: DisplacedFunction, v: Tensor, candidate: KrylovCandidate) -> bool:
-    """Whether the gradient is linear between r and −2r along v. The one at r is remembered from the first step.
+    """Whether the gradient is linear between r and −2r along v. Two gradients; a function that remembers has the first.
 
     For a quadratic 2(∇f(x+rv) − ∇f(x)) + ∇f(x−2rv) − ∇f(x) = 0; a kink, |x|^{3/2} and a third derivative show.
     """
@@ -191,16 +201,13 @@ def _noise(search: Search) -> noise.GradientNoise:
     They are taken next to x: at x itself the gradient may vanish whatever dropout does.
     """
     f_hat = search.f_hat
-    # Where the oracle knows of more error than rounding, a hundred roundings are too short a shift to see it.
-    coarse = f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0
-    near = noise.gradient_noise(
-        f_hat.f.grad,
-        search.x,
-        f_hat.x_norm,
-        f_hat.grad0,
-        search.generator,
-        shift=torch.finfo(search.x.dtype).eps ** (1.0 / 3.0) if coarse else None,
-    )
+    share = None
+    if search.question.smallest_radius is not None:  # Whoever names it expects what is nearer to be misleading.
+        share = search.question.smallest_radius / (f_hat.x_norm or 1.0)
+    elif f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0:
+        # Where the oracle knows of more error than rounding, a hundred roundings are too short a shift to see it.
+        share = torch.finfo(search.x.dtype).eps ** (1.0 / 3.0)
+    near = noise.gradient_noise(f_hat.f.grad, search.x, f_hat.x_norm, f_hat.grad0, search.generator, share)
     if not math.isfinite(near.noise):
         raise Inconclusive(Status.NOT_FINITE)
     eps = torch.finfo(search.x.dtype).eps

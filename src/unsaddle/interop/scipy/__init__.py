@@ -3,6 +3,6 @@
 `minimize` has the signature and the result of `scipy.optimize.minimize`; `neon` is the same as a custom method for it.
 """
 
-from unsaddle.interop.scipy.promoted import minimize, neon
+from unsaddle.interop.scipy.promotion import minimize, neon
 
 __all__ = ["minimize", "neon"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import Bounds
 
-from unsaddle.interop.scipy.problem import Array
+from unsaddle.objectives.differences import Array
 
 METHODS = (
     "CG",

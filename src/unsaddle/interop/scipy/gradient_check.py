@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unsaddle.interop.scipy.problem import CENTRAL, EPS, FORWARD, Array, Problem
+from unsaddle.interop.scipy.counted_function import CountedFunction
+from unsaddle.objectives.differences import CENTRAL, EPS, FORWARD, Array
 
 STEPS = (1.0, 1.0 / 30.0, 30.0, 900.0)
 """Steps of differences, in units of the cube root of the precision times |x_i| (or 1, where x_i is zero): the first is
@@ -37,6 +38,9 @@ jac. Two can by accident, where the function turns over their length."""
 SECOND_TOLERANCE = 1e-4
 """A second difference that is so near to the curvature, as a share of the largest curvature, agrees with it."""
 
+ROUNDING = 16.0 * EPS
+"""Rounding of a value, as a share of it."""
+
 TINY = float(np.finfo(np.float64).tiny)
 """Squares below have lost digits."""
 
@@ -45,7 +49,7 @@ BESIDE = 1e-2
 
 
 def check_gradient(
-    problem: Problem,
+    function: CountedFunction,
     x: Array,
     grad: Array,
     seed: int,
@@ -60,11 +64,11 @@ def check_gradient(
     """
     v = np.random.default_rng(seed).standard_normal(x.size) * (1.0 if among is None else among)
     v /= np.linalg.norm(v)
-    if not np.isfinite(grad).all() or _disagreement(problem.probe_value, problem, x, v, grad) is None:
+    if not np.isfinite(grad).all() or _disagreement(function, x, v, grad) is None:
         return
     worst, error = None, 0.0
     for i in range(x.size):
-        difference = _disagreement(problem.probe_value, problem, x, np.eye(1, x.size, i)[0], grad)
+        difference = _disagreement(function, x, np.eye(1, x.size, i)[0], grad)
         if difference is not None and abs(difference - grad[i]) > error:
             worst, error, by_values = i, abs(difference - grad[i]), difference
     if worst is not None:
@@ -75,15 +79,14 @@ def check_gradient(
 
 
 def contradicting_curvature(
-    problem: Problem, x: Array, value: float, v: Array, curvature: float, largest: float, size: float
+    function: CountedFunction, x: Array, value: float, v: Array, *, curvature: float, largest: float, size: float
 ) -> float | None:
     """The curvature along a unit v by values, where it is not the one by gradients; None if it agrees. Two values.
 
         (f(x+hv) − 2f(x) + f(x−hv))/h²
 
     A gradient that is wrong only where some coordinate is not zero is right at a symmetric start, and at the point that
-    it leads to; its derivative is wrong there. Where the bounds leave no room, or h² underflows, nothing
-    is said.
+    it leads to; its derivative is wrong there. Where the bounds leave no room, or h² underflows, nothing is said.
 
     Args:
         value: f(x).
@@ -95,13 +98,12 @@ def contradicting_curvature(
     def difference(step: float, size: float = size) -> tuple[float, bool]:
         """The second difference, and whether it contradicts."""
         h = step * SECOND * size
-        above, below = x + h * v, x - h * v
-        if h**2 < TINY or not (problem.inside(above) and problem.inside(below)):
+        if h**2 < TINY or not (function.inside(x + h * v) and function.inside(x - h * v)):
             return np.nan, False
-        high, low = problem.probe_value(above), problem.probe_value(below)
-        by_values = (high - 2.0 * value + low) / h**2
-        rounding = 16.0 * EPS * (abs(high) + 2.0 * abs(value) + abs(low)) / h**2
-        return by_values, abs(by_values - curvature) > SECOND_TOLERANCE * largest + rounding
+        ends = _opposite(function, x, h * v)
+        rounding = ends.rounding + 2.0 * ROUNDING * abs(value)
+        by_values = ends.bend(value) / h**2
+        return by_values, abs(by_values - curvature) > SECOND_TOLERANCE * largest + rounding / h**2
 
     if not difference(SECOND_STEPS[1])[1]:
         return None
@@ -116,57 +118,76 @@ def contradicting_curvature(
     return None
 
 
-def check_beside(problem: Problem, x: Array, v: Array, size: float, seed: int) -> None:
+def check_beside(function: CountedFunction, x: Array, v: Array, size: float, seed: int) -> None:
     """Raise if jac is not the gradient some way along v from x, to where it had seemed right. Costs a gradient."""
-    beside = np.clip(x + BESIDE * size * v, problem.lower, problem.upper)
+    beside = np.clip(x + BESIDE * size * v, function.lower, function.upper)
     where = "beside the point where SciPy has converged"
-    check_gradient(problem, beside, problem.probe_gradient(beside), seed, where, among=v != 0.0)
+    check_gradient(function, beside, function.gradient(beside), seed, where, among=v != 0.0)
 
 
-def _disagreement(value: Callable[[Array], float], problem: Problem, x: Array, v: Array, grad: Array) -> float | None:
+class _Ends(NamedTuple):
+    """Values at both ends of a line through x."""
+
+    high: float
+    low: float
+    between: Array
+    """The one end minus the other."""
+    length: float
+
+    @property
+    def slope(self) -> float:
+        return (self.high - self.low) / self.length
+
+    @property
+    def rounding(self) -> float:
+        return ROUNDING * (abs(self.high) + abs(self.low))
+
+    def bend(self, value: float) -> float:
+        """f(x+h) − 2f(x) + f(x−h), given f(x)."""
+        return self.high - 2.0 * value + self.low
+
+
+def _opposite(function: CountedFunction, x: Array, offset: Array) -> _Ends:
+    """Values at x ± offset, or at the bounds; nan where these leave no room."""
+    above, below = (np.clip(x + side * offset, function.lower, function.upper) for side in (1.0, -1.0))
+    between = above - below
+    length = float(np.linalg.norm(between))
+    if length == 0.0:
+        return _Ends(np.nan, np.nan, between, np.nan)
+    return _Ends(function.value(above), function.value(below), between, length)
+
+
+def _disagreement(function: CountedFunction, x: Array, v: Array, grad: Array) -> float | None:
     """The derivative along v by values, where it is not grad·v; None if it agrees, or if nothing can be said."""
     # What is left of a zero after a step must not make its steps vanish.
     scale = np.where(np.abs(x) <= FORWARD * np.abs(x).max(), 1.0, np.abs(x))
     here, before = None, np.nan
     for step in STEPS:
-        h = step * CENTRAL * scale
-        above, below = (np.clip(x + side * h * v, problem.lower, problem.upper) for side in (1.0, -1.0))
-        between = above - below
-        length = float(np.linalg.norm(between))
-        if length == 0.0:
-            return None
-        high, low = value(above), value(below)
-        off = abs(high - low - float(grad @ between))
-        rounding = 16.0 * EPS * (abs(high) + abs(low))
-        if not off > TOLERANCE * float(np.linalg.norm(grad * between)) * x.size**0.5 + rounding:
+        ends = _opposite(function, x, step * CENTRAL * scale * v)
+        off = abs(ends.high - ends.low - float(grad @ ends.between))
+        if not off > TOLERANCE * float(np.linalg.norm(grad * ends.between)) * x.size**0.5 + ends.rounding:
             return None
         if here is None:
-            here = value(x)
-        if not off > NEGLIGIBLE * abs(high - 2.0 * here + low):
+            here = function.value(x)
+        if not off > NEGLIGIBLE * abs(ends.bend(here)):
             return None
-        derivative = (high - low) / length
-        if abs(derivative - before) <= BELIEVED * off / length:
-            return None if _was_seen_wrong(value, problem, x, v, grad, scale, derivative) else derivative
-        before = derivative
+        if abs(ends.slope - before) <= BELIEVED * off / ends.length:
+            return None if _was_seen_wrong(function, x, v, grad, scale, ends.slope) else ends.slope
+        before = ends.slope
     return None
 
 
-def _was_seen_wrong(
-    value: Callable[[Array], float], problem: Problem, x: Array, v: Array, grad: Array, scale: Array, believed: float
-) -> bool:
+def _was_seen_wrong(function: CountedFunction, x: Array, v: Array, grad: Array, scale: Array, believed: float) -> bool:
     """Whether differences at other steps take back what two had agreed on.
 
     Where the function oscillates over a step, differences are nearly zero, and shorter ones come nearer to jac. Where
     they are zero, as those of cos(x) are all around an x of 1e-9, one that has nothing to do with x may see more.
     """
-
-    def difference(h: Array) -> tuple[float, float]:
-        above, below = (np.clip(x + side * h * v, problem.lower, problem.upper) for side in (1.0, -1.0))
-        between = above - below
-        length = float(np.linalg.norm(between)) or np.nan
-        return (value(above) - value(below)) / length, float(grad @ between) / length
-
-    if believed == 0.0 and difference(CENTRAL * np.maximum(1.0, np.abs(x)))[0] != 0.0:
+    if believed == 0.0 and _opposite(function, x, CENTRAL * np.maximum(1.0, np.abs(x)) * v).slope != 0.0:
         return True
-    shorter = (difference(step * CENTRAL * scale) for step in SHORTER)
-    return any(abs(by_values - by_jac) < abs(believed - by_jac) / 2.0 for by_values, by_jac in shorter)
+    for step in SHORTER:
+        ends = _opposite(function, x, step * CENTRAL * scale * v)
+        by_jac = float(grad @ ends.between) / ends.length
+        if abs(ends.slope - by_jac) < abs(believed - by_jac) / 2.0:
+            return True
+    return False

@@ -11,13 +11,14 @@ from scipy.optimize import OptimizeResult
 from scipy.optimize import minimize as scipy_minimize
 
 from unsaddle import checks
-from unsaddle.interop.scipy.arguments import checked_method, limits, scipys_options
+from unsaddle.interop.scipy.arguments import OUR_OWN, checked_method, limits, scipys_options
+from unsaddle.interop.scipy.bounded_verdict import verdict_at
+from unsaddle.interop.scipy.counted_function import CountedFunction
+from unsaddle.interop.scipy.free_function import EndPoint
 from unsaddle.interop.scipy.gradient_check import check_beside
 from unsaddle.interop.scipy.gradient_check import check_gradient as check_against_values
-from unsaddle.interop.scipy.judge import judge
-from unsaddle.interop.scipy.problem import Array, Problem
-from unsaddle.interop.scipy.products import Products
 from unsaddle.judgement.verdict import Verdict
+from unsaddle.objectives.differences import Array
 
 BUDGETS = {"maxiter": "nit", "maxfun": "nfev", "maxfev": "nfev"}
 """Options of SciPy's methods that bound all of a run, and the field of the result that counts against them."""
@@ -28,7 +29,8 @@ UNDECIDED, TOO_MANY_ESCAPES, STUCK, BUDGET = 100, 101, 102, 103
 NOT_FINITE = 104
 """`status` where there is nothing to begin with."""
 
-COUNTS = ("nit", "nfev", "njev", "nhev")
+SCIPYS = ("method", "jac", "hess", "hessp", "bounds", "constraints", "tol", "callback")
+"""Arguments of `minimize` that are SciPy's, and no options of a method."""
 
 
 def minimize(
@@ -54,8 +56,8 @@ def minimize(
     """`scipy.optimize.minimize`, not ending at saddles: when SciPy has converged, look; if it is a saddle, leave it.
 
     This is Algorithm 4 (NEON-A) with a method of SciPy in the place of 𝒜 and its test of convergence in the place of
-    ‖∇f‖ ≤ ε. The look is `look.look`, with gradients, or with products where `hess` or `hessp` is given. The step is a
-    line search along the direction found, by values of fun, which have to fall: no point is visited twice.
+    ‖∇f‖ ≤ ε. The look is `verdict_at`, with gradients, or with products where `hess` or `hessp` is given. The step is
+    a line search along the direction found, by values of fun, which have to fall: no point is visited twice.
 
     Args:
         fun, x0, args, hess, hessp, tol, callback: as SciPy has them; the callback sees every run.
@@ -99,50 +101,42 @@ def minimize(
     if x.ndim != 1:
         raise ValueError(f"x0 must have one dimension, got shape {x.shape}; use x0.ravel()")
     lower, upper = limits(bounds, x.size)
-    problem = Problem(fun, jac, args, lower, upper)
-    curvature = Products(hess, hessp, args)
-    value, gradient = problem.scipy_functions
+    function = CountedFunction(fun, jac, args, lower, upper, hess, hessp)
     start = np.clip(x, lower, upper)
-    first, slope = problem.begin(start)
+    first, slope = function.begin(start)
     if not np.isfinite(first) or (slope is not None and not np.isfinite(slope).all()):
         return _not_begun(start, first, slope)
-    by_values = check_gradient and problem.differences is None
+    by_values = check_gradient and function.differences is None
     if by_values and slope is not None:
-        check_against_values(problem, start, slope, seed)
-    total = dict.fromkeys(COUNTS, 0)
+        check_against_values(function, start, slope, seed)
+    total = {"nit": 0, "nfev": 0, "njev": 0, "nhev": 0}
     escapes, lowest = 0, math.inf
     while True:
         result = scipy_minimize(
-            value,
-            x,
+            x0=x,
             method=method,
-            jac=gradient,
-            hess=curvature.hess,
-            hessp=curvature.hessp,
             bounds=bounds,
             tol=tol,
             callback=callback,
             options=_what_is_left(options, total),
+            **function.for_scipy(),
         )
-        result.setdefault("njev", result.nfev)  # TNC takes both at once, and counts them so.
-        for name in COUNTS:
+        for name in total:
             total[name] += int(result.get(name, 0) or 0)
         verdict: Verdict | None = None
         x, here = np.array(result.x, dtype=np.float64), float(result.fun)
         if not result.success:
             break
-        judgement = judge(
-            problem,
-            x,
-            here,
-            start,
-            curvature.at(x),
-            gamma=gamma,
-            delta=delta,
-            seed=seed + escapes,
-            by_values=by_values,
+        end = EndPoint(
+            function=function,
+            x=x,
+            value=here,
+            grad=function.gradient(x),
+            product=function.products(x),
+            start=start,
         )
-        verdict = judgement.verdict
+        judged = verdict_at(end, gamma=gamma, delta=delta, seed=seed + escapes, by_values=by_values)
+        verdict = judged.verdict
         if verdict.kind == "minimum":
             break
         if verdict.kind == "undecided":
@@ -154,45 +148,24 @@ def minimize(
         if any(total[count] >= options[name] for name, count in _budgets(options).items()):
             _fail(result, BUDGET, "but this is a saddle, and the budget is spent: raise maxiter or maxfun")
             break
-        moved = judgement.step()
+        moved = judged.step()
         if moved is None and by_values and verdict.direction is not None:
-            check_beside(problem, x, judgement.f.embedded(verdict.direction), judgement.f.size, seed)
+            check_beside(function, x, judged.f.embedded(verdict.direction), judged.f.size, seed)
         if moved is None or not here < lowest:
             _fail(result, STUCK, "but this is a saddle by its gradients, along which the values of fun do not fall")
             break
         x, lowest, escapes = moved, here, escapes + 1
-        if by_values:  # What was right at a symmetric start may be wrong here. SciPy counts the gradient.
-            check_against_values(problem, x, problem.gradient(x), seed + escapes, "after leaving a saddle")
-    total["nfev"] += problem.nfev
-    total["njev"] += problem.njev
-    total["nhev"] += curvature.nhev
-    for name in COUNTS:
-        if name in result:
-            result[name] = total[name]
-    result.update(verdict=verdict, escapes=escapes)
+        if by_values:  # What was right at a symmetric start may be wrong here.
+            check_against_values(function, x, function.gradient(x), seed + escapes, "after leaving a saddle")
+    # Calls of fun and jac are counted where they are made; differences and Hessians of SciPy's own by SciPy.
+    counts = total | {"nfev": function.nfev, "njev": function.njev + (total["njev"] if function.differences else 0)}
+    counts["nhev"] += function.nhev
+    result.setdefault("njev", 0)  # TNC takes both at once, and counts values only.
+    result.update({name: count for name, count in counts.items() if name in result}, verdict=verdict, escapes=escapes)
     return result
 
 
-def neon(
-    fun: Callable[..., Any],
-    x0: Array,
-    args: tuple[Any, ...] = (),
-    jac: Any = None,
-    hess: Any = None,
-    hessp: Any = None,
-    bounds: Any = None,
-    constraints: Any = (),
-    callback: Callable[..., Any] | None = None,
-    *,
-    method: str | None = "L-BFGS-B",
-    tol: float | None = None,
-    gamma: float | None = None,
-    delta: float = 0.05,
-    max_escapes: int = 100,
-    check_gradient: bool = True,
-    seed: int = 0,
-    **options: Any,
-) -> OptimizeResult:
+def neon(fun: Callable[..., Any], x0: Array, args: tuple[Any, ...] = (), **given: Any) -> OptimizeResult:
     """`minimize` as a custom method: `scipy.optimize.minimize(fun, x0, jac=jac, method=neon)`.
 
     The method underneath and what else `minimize` takes are options, beside those of that method:
@@ -202,25 +175,8 @@ def neon(
     >>> abs(scipy_minimize(f, [0.0, 0.0], method=neon, options=options).x).round(3).tolist()
     [0.0, 1.414]
     """
-    return minimize(
-        fun,
-        x0,
-        args=args,
-        method=method,
-        jac=jac,
-        hess=hess,
-        hessp=hessp,
-        bounds=bounds,
-        constraints=constraints,
-        tol=tol,
-        callback=callback,
-        options=options,
-        gamma=gamma,
-        delta=delta,
-        max_escapes=max_escapes,
-        check_gradient=check_gradient,
-        seed=seed,
-    )
+    arguments = {name: given.pop(name) for name in (*SCIPYS, *OUR_OWN) if name in given}
+    return minimize(fun, x0, args, options=given, **arguments)
 
 
 def _fail(result: OptimizeResult, status: int, reason: str) -> None:

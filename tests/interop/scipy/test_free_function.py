@@ -1,19 +1,12 @@
 """Verdicts within bounds: what is held, what is free, and what is at its bound without being pressed to it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-import torch
 from scipy.optimize import Bounds
 
 from unsaddle.interop.scipy import minimize
 from unsaddle.interop.scipy.arguments import BOUNDED
-from unsaddle.interop.scipy.free import FreeFunction
-from unsaddle.interop.scipy.inside import LONG, by_lines, down
-from unsaddle.interop.scipy.look import nothing_free
-from unsaddle.interop.scipy.problem import Problem
-from unsaddle.interop.scipy.promoted import TOO_MANY_ESCAPES, UNDECIDED
+from unsaddle.interop.scipy.promotion import TOO_MANY_ESCAPES, UNDECIDED
 
 AT_BOUNDS = ("L-BFGS-B", "TNC", "SLSQP")
 """Methods that stay at a bound where they begin; interior points do not begin there."""
@@ -158,35 +151,6 @@ def test_gradients_that_are_not_finite_inside_leave_it_undecided(d):
     assert not result.success
     assert result.status == UNDECIDED
     assert "NaN or infinite" in result.message
-
-
-def test_the_lower_point_that_was_seen_is_taken_where_a_line_search_loses_it():
-    """Rounding of so large a value makes the search begin farther away than where the lower value was seen."""
-    offset = 1e12
-
-    def fun(x):
-        return float(offset - 1.0 if abs(x[0] - LONG) < 1e-9 else offset + x[0] ** 2)
-
-    problem = Problem(fun, None, (), np.zeros(1), np.ones(1))
-    f = FreeFunction(problem, np.zeros(1), offset, np.zeros(1), np.ones(1, dtype=bool))
-    assert down(f, torch.ones(1, dtype=torch.float64), 1.0, LONG) is None
-    undecided = replace(nothing_free(f, 0.05), kind="undecided")
-    np.testing.assert_allclose(by_lines(problem, f, undecided, offset, np.ones(1)), [LONG])
-
-
-@pytest.mark.parametrize("product", [None, lambda p: p * [2.0, -2.0]], ids=["jac", "hess"])
-def test_steps_follow_the_size_of_x_whatever_curvature_comes_from(product):
-    lengths = []
-
-    def fun(x):
-        lengths.append(abs(x[1]))
-        return (x[0] - 1e4) ** 2 - x[1] ** 2 + x[1] ** 4 / 1e6
-
-    x = np.array([1e4, 0.0])
-    problem = Problem(fun, None, (), np.full(2, -np.inf), np.full(2, np.inf))
-    f = FreeFunction(problem, x, 0.0, np.zeros(2), np.ones(2, dtype=bool), product)
-    assert down(f, torch.tensor([0.0, 1.0], dtype=torch.float64), 2.0, 1e-6) is not None
-    assert min(lengths) == pytest.approx(LONG * 1e4)
 
 
 def test_one_variable_at_its_bound_is_decided_by_values_inwards():

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.cost import Ledger
-from unsaddle.escape.steps import by_line_search
-from unsaddle.interop.scipy.free import FreeFunction
-from unsaddle.interop.scipy.problem import EPS, Array, Problem
-from unsaddle.judgement.verdict import Verdict
+from unsaddle.curvature.result import Curvature
+from unsaddle.escape import by_line_search
+from unsaddle.interop.scipy.free_function import FreeFunction
+from unsaddle.objectives.differences import EPS, Array
 
 LONG = 1e-3
 """The first length of a step, times max(1, the size of x)."""
@@ -27,52 +26,50 @@ STANDS = 1e-6
 """A descent that moves by less than this share of its length has ended."""
 
 
-def down(f: FreeFunction, direction: Tensor, curvature: float, shortest: float) -> Array | None:
-    """The line search along the direction: from a thousandth of x's size on, else from the shortest.
+def along_direction(f: FreeFunction, direction: Tensor, curvature: float, shortest: float) -> Array | None:
+    """The line search along the direction: from a thousandth of x's size on, else from the shortest length.
 
     From the shortest it would take some thirty values of fun to come to where it matters. Points outside of the bounds
     are put back to them.
     """
     for first_length in (_long(f), shortest):
-        moved = by_line_search(f.sample(), f.point, direction, curvature=curvature, first_length=first_length)
+        moved = by_line_search(f.sample(), f.point, direction, curvature=abs(curvature), first_length=first_length)
         if moved is not None:
-            return f.full(moved)
+            return f.inside(moved)
     return None
 
 
-def by_lines(problem: Problem, f: FreeFunction, verdict: Verdict, value: float, inwards: Array) -> Array | None:
-    """A lower point within the bounds: along ± the direction, where there is one, or along all that is in doubt.
+def along_lines(f: FreeFunction, found: Curvature, inwards: Tensor) -> Array | None:
+    """A lower point within the bounds: along ± the direction found, if there is one, or inwards along all in doubt.
 
     What leads out is cut off, so that ± the direction are the two parts of it that lead inwards.
     """
-    v, all_in_doubt = verdict.direction, torch.from_numpy(inwards / np.linalg.norm(inwards))
+    v, all_in_doubt = found.direction, inwards / vectors.norm(inwards)
     for direction in (all_in_doubt,) if v is None else (v, -v, all_in_doubt):
-        lower_point = _along(problem, f, direction, value, 1.0 if v is None else abs(verdict.curvature))
+        lower_point = _if_lower(f, direction, 1.0 if v is None else found.curvature)
         if lower_point is not None:
             return lower_point
     return None
 
 
-def by_descent(
-    problem: Problem, f: FreeFunction, verdict: Verdict, value: float, inwards: Array, seed: int, ledger: Ledger
-) -> Array | None:
+def by_descent(f: FreeFunction, found: Curvature, inwards: Tensor, seed: int, ledger: Ledger) -> Array | None:
     """A lower point within the bounds, where projected descent on pᵀHp over offsets p of one length leads to it.
 
     It begins at a random offset, inwards where a variable is in doubt. Whether a matrix is copositive is hard to say,
     and a descent may end where pᵀHp > 0 though it is negative elsewhere: None says nothing.
     """
-    length, sampled, here = _long(f), f.sample(ledger=ledger), f.full(f.point)
+    length, sampled = _long(f), f.sample(ledger=ledger)
     grad = f.sample().grad(f.point)
-    at_random = np.random.default_rng(seed).standard_normal(len(inwards))
-    offset = torch.from_numpy(np.where(inwards != 0.0, inwards * np.abs(at_random), at_random))
-    smoothness = 0.0 if np.isnan(verdict.evidence.smoothness) else verdict.evidence.smoothness
+    at_random = torch.from_numpy(np.random.default_rng(seed).standard_normal(len(inwards)))
+    start = torch.where(inwards != 0.0, inwards * at_random.abs(), at_random)
+    smoothness = 0.0 if np.isnan(found.smoothness) else found.smoothness
 
     def of_one_length(p: Tensor) -> Tensor | None:
-        p = f.offset(p, here)
+        p = f.offset(p)
         size = vectors.norm(p)
-        return f.offset(p * (length / size), here) if size > 0.0 else None
+        return f.offset(p * (length / size)) if size > 0.0 else None
 
-    p = of_one_length(offset * (length / vectors.norm(offset)))
+    p = of_one_length(start * (length / vectors.norm(start)))
     for _ in range(MOST_DESCENTS):
         if p is None:
             return None
@@ -81,7 +78,7 @@ def by_descent(
         if not np.isfinite(size):
             return None
         if along < 0.0:
-            lower_point = _along(problem, f, p / square**0.5, value, -along / square)
+            lower_point = _if_lower(f, p / square**0.5, along / square)
             if lower_point is not None:
                 return lower_point
         smoothness = max(smoothness, size / square**0.5)
@@ -91,21 +88,17 @@ def by_descent(
     return None
 
 
-def inwards_from(problem: Problem, x: Array, doubtful: NDArray[np.bool_]) -> Array:
-    """±1 for each variable in doubt, whichever leads away from its bound; 0 for the others."""
-    return np.where(x - problem.lower <= problem.upper - x, 1.0, -1.0) * doubtful
-
-
-def _along(problem: Problem, f: FreeFunction, direction: Tensor, value: float, curvature: float) -> Array | None:
-    """A lower point along the direction.
+def _if_lower(f: FreeFunction, direction: Tensor, curvature: float) -> Array | None:
+    """A lower point along the direction, or None.
 
     Mostly there is none, so that a few lengths have to do before a line search is begun.
     """
+    value = f.at.value
     rounding = 16.0 * EPS * abs(value)
     for share in TRIED:
-        tried = f.full(torch.add(f.point, direction, alpha=share * _long(f)))
-        if problem.probe_value(tried) < value - rounding:
-            lowest = down(f, direction, curvature, share * _long(f))
+        tried = f.inside(torch.add(f.point, direction, alpha=share * _long(f)))
+        if f.at.function.value(tried) < value - rounding:
+            lowest = along_direction(f, direction, curvature, share * _long(f))
             return tried if lowest is None else lowest
     return None
 

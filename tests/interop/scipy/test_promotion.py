@@ -7,7 +7,7 @@ from scipy.optimize import OptimizeResult
 
 from unsaddle.interop.scipy import minimize, neon
 from unsaddle.interop.scipy.arguments import METHODS
-from unsaddle.interop.scipy.promoted import NOT_FINITE, STUCK, TOO_MANY_ESCAPES, UNDECIDED
+from unsaddle.interop.scipy.promotion import NOT_FINITE, STUCK, TOO_MANY_ESCAPES, UNDECIDED
 
 NEED_HESSIAN = ("trust-ncg", "trust-krylov", "trust-exact")
 

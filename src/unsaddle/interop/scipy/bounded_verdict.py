@@ -1,0 +1,223 @@
+"""The verdict on a point within bounds, and the step away from it if it is no minimum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unsaddle import vectors
+from unsaddle.cost import Cost, Ledger
+from unsaddle.curvature.extract import answer
+from unsaddle.curvature.question import Question
+from unsaddle.curvature.result import Curvature, Status
+from unsaddle.interop.scipy.free_function import EndPoint, FreeFunction
+from unsaddle.interop.scipy.gradient_check import SECOND, check_beside, contradicting_curvature
+from unsaddle.interop.scipy.way_down import along_direction, along_lines, by_descent
+from unsaddle.judgement.judge import Judgement, Kind, judge, sentence
+from unsaddle.judgement.second_look import ROUNDINGS, repeats
+from unsaddle.judgement.verdict import Verdict, assembled
+from unsaddle.objectives.differences import CENTRAL, Array
+
+FEW_VARIABLES, SURE = 10, 1e-9
+"""With fewer variables a search goes on to the last of them, and spends no more than this of δ on an unlucky start: on
+a plane, one in twenty hides far more than −γ."""
+
+ROUGH = (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
+"""Where two gradients at one point may differ. There, and where the function is"""
+
+FARTHER = (*ROUGH, Status.FLAT)
+"""flat, longer probes may decide what short ones did not."""
+
+NOTHING_FREE = Judgement(
+    Kind.MINIMUM,
+    "Every variable is at a bound, from where the function rises inwards or which leaves it no room; no curvature was "
+    "looked at.",
+)
+
+NOT_LOWER = (
+    "One variable is at its bound with a derivative of zero: values do not fall inwards along what was tried; no more "
+    "is known."
+)
+
+COPOSITIVE = (
+    "There is a curvature of {:.3g} along a direction that may lead out of the bounds, and inside values do not fall "
+    "along what was tried. Whether they do elsewhere is not known, since it is not known whether the Hessian is "
+    "copositive: start inside of the bounds to see where that leads."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A verdict, and the way on from it."""
+
+    verdict: Verdict
+    f: FreeFunction
+    """The function that it is about."""
+    moved: Array | None
+    """A lower point, where the verdict took looking for one."""
+
+    def step(self) -> Array | None:
+        """All variables after a step down, or None if values do not fall."""
+        v = self.verdict
+        if self.moved is not None or v.direction is None:
+            return self.moved
+        return along_direction(self.f, v.direction, v.curvature, v.resolution)
+
+
+class _Seen(NamedTuple):
+    """What was seen of some variables, and what it comes to."""
+
+    f: FreeFunction
+    found: Curvature
+    judgement: Judgement
+    moved: Array | None = None
+
+
+def verdict_at(at: EndPoint, *, gamma: float | None, delta: float, seed: int, by_values: bool) -> Judged:
+    """Whether x, where SciPy has converged, is a minimum. The gradient counts as zero there, whatever its norm.
+
+    Args:
+        at: x.
+        gamma, delta, seed: of the search for negative curvature.
+        by_values: whether values of fun have to bear a minimum out. Raises ValueError where jac proves to be wrong.
+    """
+    ledger = at.ledger()
+    seen = _weighed(at, Question(gamma=gamma, delta=delta, extractor="krylov", seed=seed, keep_history=True), ledger)
+    if by_values and seen.judgement.kind is Kind.MINIMUM and at.free.any():
+        seen = seen._replace(judgement=_borne_out(at, seen, seed, ledger))
+    norm, error = seen.found.gradient_norm, _gradient_error(seen.found)
+    verdict = assembled(
+        seen.f,
+        seen.f.point,
+        seen.found,
+        seen.judgement,
+        gradient_norm=norm,
+        gradient_error=error,
+        eps=norm + error,  # What counted as stationary was this point.
+        delta=delta,
+        cost=ledger.cost,
+    )
+    return Judged(verdict=verdict, f=seen.f, moved=seen.moved)
+
+
+def _weighed(at: EndPoint, question: Question, ledger: Ledger) -> _Seen:
+    """Combines what is seen of free and doubtful variables with what is seen of the free ones.
+
+    Doubtful: at a bound, with a derivative of zero, so that nothing but the bound holds it. All are looked at as if the
+    function went on as a quadratic outside; if that is a minimum, so is x. If not, the way down may lead out. Values
+    inside decide whether there is one; where they do not fall, a single doubtful variable leaves what is seen of the
+    free ones, and several leave it undecided.
+    """
+    free, doubtful = at.free, at.doubtful
+    if not doubtful.any():
+        return _searched(at, free, question, ledger)
+    f, found, (kind, reason), _ = seen = _searched(at, free | doubtful, question, ledger)
+    if kind is Kind.MINIMUM:
+        return seen
+    if kind is Kind.SADDLE:
+        falls = seen.judgement
+    else:
+        falls = Judgement(Kind.SADDLE, "The function falls from a bound inwards, where its derivative is 0.")
+    inwards, number = torch.from_numpy(at.inwards[free | doubtful]), int(doubtful.sum())
+    moved = along_lines(f, found, inwards)
+    if moved is not None:
+        return _Seen(f, found, falls, moved)
+    rest = _searched(at, free, question, ledger)
+    if rest.judgement.kind is not Kind.MINIMUM:
+        return rest
+    if number > 1 or (not found.found and free.any()):
+        moved = by_descent(f, found, inwards, question.seed, ledger)
+        if moved is not None:
+            return _Seen(f, found, falls, moved)
+    if number > 1 or found.status is Status.NOT_FINITE:
+        variables = "One variable is at its bound" if number == 1 else f"{number} variables are at their bounds"
+        why = COPOSITIVE.format(found.curvature) if kind is Kind.SADDLE else reason
+        return _Seen(f, found, Judgement(Kind.UNDECIDED, f"{variables} with a derivative of zero. {why}"))
+    so_far = rest.judgement.reason if free.any() else "Every variable is at a bound."
+    return _Seen(rest.f, rest.found, Judgement(Kind.MINIMUM, f"{so_far} {NOT_LOWER}"))
+
+
+def _searched(at: EndPoint, variables: NDArray[np.bool_], question: Question, ledger: Ledger) -> _Seen:
+    """What the curvature says about x among some of the variables.
+
+    A function that computes through terms much larger than x, as cos does near zero, moves in steps that a shift by
+    some roundings of x does not see; its gradients then seem exact, and probes are too short. Where they do not add up,
+    they are taken once more from the cube root of the precision, times max(1, ‖z‖).
+    """
+    f = FreeFunction(at, variables)
+    x = f.point
+    if not len(x):
+        return _Seen(f, _nothing_sought(question.delta), NOTHING_FREE)
+    start_delta = question.delta if len(x) >= FEW_VARIABLES else min(question.delta, SURE)
+    question = replace(question, delta=start_delta, probe_radius=f.first_radius)
+    found = answer(f, x, question, ledger)
+    if found.status in FARTHER:
+        farther = replace(question, probe_radius=None, smallest_radius=CENTRAL * max(1.0, vectors.norm(x)))
+        again = answer(f, x, farther, ledger)
+        found = again if again.status in (Status.FOUND, Status.NOTHING_FOUND) else found
+    kind, reason = judge(found, gradient_norm=found.gradient_norm, gradient_error=_gradient_error(found))
+    generator = torch.Generator().manual_seed(question.seed + 1)
+    if found.status in ROUGH and not repeats(f, x, found, None, generator, ledger):
+        reason = sentence(Status.NOT_DETERMINISTIC)
+    if kind is Kind.UNDECIDED and f.by_differences:
+        off = f"Gradients are differences of fun here, off by up to {_gradient_error(found):.2g}"
+        reason = f"{reason} {off}: give jac, or take a large constant out of fun."
+    return _Seen(f, found, Judgement(kind, reason))
+
+
+def _borne_out(at: EndPoint, seen: _Seen, seed: int, ledger: Ledger) -> Judgement:
+    """The judgement by gradients; undecided where values of fun along a line within the bounds contradict them.
+
+    Where more than the free variables were looked at, the line of the search may lead out: another is drawn, and its
+    curvature takes a gradient.
+
+    Raises ValueError where jac proves to be wrong beside x.
+    """
+    f, found = FreeFunction(at, at.free), seen.found
+    if len(seen.f.point) > len(f.point):
+        v = vectors.random_direction(f.point, torch.Generator().manual_seed(seed))
+        change = f.sample(ledger=ledger).grad_at_sum(f.point, v, found.radius) - f.sample().grad(f.point)
+        curvature = vectors.dots((change, v))[0] / found.radius
+    elif found.start is not None:
+        v, curvature = found.start, found.history[0][1]
+    else:
+        v, curvature = found.deciding[0], found.lowest
+    along = f.embedded(v)
+    by_values = contradicting_curvature(
+        at.function, at.x, at.value, along, curvature=curvature, largest=found.smoothness, size=f.size
+    )
+    if by_values is None:
+        return seen.judgement
+    check_beside(at.function, at.x, along, f.size, seed)
+    return Judgement(
+        Kind.UNDECIDED,
+        f"The curvature along a line is {curvature:.6g} by {f.source} but {by_values:.6g} by differences of fun: "
+        f"{f.source} is not that of fun, or fun is rough at a distance of {f.size * SECOND:.0e}.",
+    )
+
+
+def _gradient_error(found: Curvature) -> float:
+    return ROUNDINGS * found.noise if math.isfinite(found.noise) else 0.0
+
+
+def _nothing_sought(delta: float) -> Curvature:
+    """What is known where no variable may move: nothing but that."""
+    unknown: dict[str, Any] = dict.fromkeys(
+        ("gamma", "sought", "curvature", "lowest", "smoothness", "radius", "relative_noise", "hessian_lipschitz"),
+        math.nan,
+    )
+    return Curvature(
+        direction=None,
+        status=Status.NOTHING_FOUND,
+        cost=Cost(),
+        delta=delta,
+        extractor="krylov",
+        gradient_norm=0.0,
+        noise=0.0,
+        **unknown,
+    )

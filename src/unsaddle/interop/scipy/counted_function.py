@@ -1,0 +1,158 @@
+"""fun, jac, hess and hessp as SciPy's users write them: checked, counted, and with the last gradients remembered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from unsaddle.objectives import differences
+from unsaddle.objectives.differences import Array, Scheme
+from unsaddle.objectives.numpy_function import number
+
+REMEMBERED = 8
+"""Gradients kept, so that the one at the point where SciPy stops need not be taken again."""
+
+SCHEMES: tuple[Scheme, ...] = ("2-point", "3-point", "cs")
+
+
+class CountedFunction:
+    """The function that SciPy minimises, within bounds. Every call of fun and jac is counted, whoever asks.
+
+    Args:
+        fun: `fun(x, *args) -> float`, or `(float, gradient)` with `jac=True`.
+        jac: `jac(x, *args) -> gradient`, True, None or False for SciPy's one-sided differences, or "2-point",
+            "3-point" or "cs".
+        args: further arguments of all.
+        lower, upper: the bounds, infinite where there are none.
+        hess, hessp: `hess(x, *args) -> matrix`, `hessp(x, p, *args) -> vector`; one or the other, or neither.
+
+    Attributes:
+        nfev, njev: calls of fun and of jac, or differences that were taken here.
+        nhev: Hessians, or their products, beside those that SciPy asks for, which it counts in a way of its own.
+        differences: how gradients are made of values; None where there is a gradient.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        jac: Any,
+        args: tuple[Any, ...],
+        lower: Array,
+        upper: Array,
+        hess: Any = None,
+        hessp: Any = None,
+    ) -> None:
+        if not callable(fun):
+            raise TypeError(f"fun must be a callable, got {type(fun).__name__}")
+        jac = "2-point" if jac is None or jac is False else jac
+        if not (callable(jac) or jac is True or jac in SCHEMES):
+            raise ValueError(f"jac must be a callable, True, None, '2-point', '3-point' or 'cs', got {jac!r}")
+        self._fun, self._jac, self._hess, self._hessp, self._args = fun, jac, hess, hessp, args
+        self.lower, self.upper = lower, upper
+        self.differences: Scheme | None = None if callable(jac) or jac is True else jac
+        self._remembered: deque[tuple[Array, float, Array]] = deque(maxlen=REMEMBERED)
+        self._first: tuple[Array, float] | None = None
+        self._last_hessian: tuple[Array, Any] | None = None
+        self.nfev = self.njev = self.nhev = 0
+
+    def for_scipy(self) -> dict[str, Any]:
+        """What SciPy is given as fun, jac, hess and hessp. Differences, of gradients too, it takes itself."""
+        return {
+            "fun": self.both if self._jac is True else self.value,
+            "jac": True if self._jac is True else self._jac if self.differences else self.gradient,
+            "hess": self._hessian if callable(self._hess) else self._hess,
+            "hessp": None if self._hessp is None else self._product,
+        }
+
+    def begin(self, x: Array) -> tuple[float, Array | None]:
+        """f(x) and, unless they are differences or there is no f(x), ∇f(x), which SciPy will be given from memory."""
+        if self._jac is True:
+            return self.both(x)
+        value = float(self.value(x))
+        self._first = np.copy(x), value
+        return value, None if self.differences or np.isnan(value) else self.gradient(x)
+
+    def value(self, x: Array) -> Any:
+        """f(x); complex at a complex x, which "cs" asks for."""
+        if self._first is not None and np.array_equal(self._first[0], x):
+            value, self._first = self._first[1], None
+            return value
+        self.nfev += 1
+        result = self._fun(np.copy(x), *self._args)
+        if np.iscomplexobj(x):
+            return np.asarray(result).item()
+        return number(_pair(result)[0] if self._jac is True else result)
+
+    def both(self, x: Array) -> tuple[float, Array]:
+        """f(x) and ∇f(x) of a function that returns both."""
+        known = self._recall(x)
+        if known is not None:
+            return known[1], known[2].copy()
+        self.nfev, self.njev = self.nfev + 1, self.njev + 1
+        result, grad = _pair(self._fun(np.copy(x), *self._args))
+        value = number(result)
+        return value, self._remember(x, grad, value)
+
+    def gradient(self, x: Array) -> Array:
+        """∇f(x), by differences where there is no jac."""
+        known = self._recall(x)
+        if known is not None:
+            return known[2].copy()
+        if self._jac is True:
+            return self.both(x)[1]
+        self.njev += 1
+        if self.differences is None:
+            return self._remember(x, self._jac(np.copy(x), *self._args))
+        return self._remember(x, differences.gradient(self.value, x, self.differences, self.lower, self.upper))
+
+    def products(self, x: Array) -> Callable[[Array], Any] | None:
+        """p ↦ ∇²f(x)p; None where there is neither hess nor hessp."""
+        if callable(self._hess):
+            if self._last_hessian is None or not np.array_equal(self._last_hessian[0], x):
+                self.nhev += 1
+                self._hessian(x)
+            assert self._last_hessian is not None
+            matrix = self._last_hessian[1]
+            return lambda p: matrix @ p
+        if self._hessp is None:
+            return None
+
+        def product(p: Array) -> Any:
+            self.nhev += 1
+            return self._product(x, p)
+
+        return product
+
+    def inside(self, x: Array) -> bool:
+        """Whether x is within the bounds."""
+        return bool(np.all(x >= self.lower) and np.all(x <= self.upper))
+
+    def _hessian(self, x: Array) -> Any:
+        matrix = self._hess(np.copy(x), *self._args)
+        self._last_hessian = np.copy(x), matrix
+        return matrix
+
+    def _product(self, x: Array, p: Array) -> Any:
+        return self._hessp(np.copy(x), np.copy(p), *self._args)
+
+    def _recall(self, x: Array) -> tuple[Array, float, Array] | None:
+        return next((known for known in self._remembered if np.array_equal(known[0], x)), None)
+
+    def _remember(self, x: Array, grad: Any, value: float = np.nan) -> Array:
+        array = np.atleast_1d(np.array(grad, dtype=np.float64))
+        if array.shape != x.shape:
+            raise ValueError(
+                f"jac must return an array of the shape of x, {x.shape}, got {array.shape}; "
+                "return one partial derivative for each variable, e.g. with .ravel()"
+            )
+        self._remembered.append((np.copy(x), value, array))
+        return array.copy()  # Some of SciPy's methods write into what they are given.
+
+
+def _pair(result: Any) -> tuple[Any, Any]:
+    if not (isinstance(result, (tuple, list)) and len(result) == 2):
+        raise TypeError(f"with jac=True, fun must return (value, gradient), got {type(result).__name__}")
+    return result[0], result[1]
