@@ -66,6 +66,7 @@ ALLOWED = {
 }
 """By file, function and construct: why it is right on a part."""
 
+
 class Finder(ast.NodeVisitor):
     """Notes what would be this rank's part only, with the function that it stands in."""
 

@@ -8,10 +8,8 @@ import statistics
 import pytest
 import torch
 
-from tests.first_order.sums import DOUBLE, Witness, bowls, diagonal, random
-from unsaddle import FiniteSum, Function
+from tests.first_order.sums import DOUBLE, Witness, bowls, random
 from unsaddle.cost import Cost
-from unsaddle.curvature.krylov.smoothness import smoothness
 from unsaddle.first_order.anchor import Anchor, anchor_at
 
 ONES = torch.ones(3, dtype=DOUBLE)
@@ -96,19 +94,3 @@ def test_the_noise_counts_against_what_passes_and_for_what_may() -> None:
     assert not seen(9.1, 4.0 * 25.0).may_pass(5.0)
     assert not seen(math.nan, 1.0).passes(5.0)
     assert not seen(math.inf, 1.0).is_finite
-
-
-def test_l1_is_the_largest_curvature_of_either_sign() -> None:
-    x = torch.ones(6, dtype=DOUBLE)
-    assert smoothness(diagonal(-1.0, 0.25, 0.5, 1.0, 2.0, 4.0), x, random()) == pytest.approx(4.0, rel=1e-6)
-    assert smoothness(diagonal(-7.0, 0.25, 0.5, 1.0, 2.0, 4.0), x, random()) == pytest.approx(7.0, rel=1e-6)
-
-
-def test_l1_of_many_components_is_measured_on_256_of_them() -> None:
-    sums = Witness(FiniteSum(lambda x, a: 0.5 * a.mean() * x @ x, torch.full((1000,), 3.0, dtype=DOUBLE)))
-    assert smoothness(sums, ONES, random()) == pytest.approx(3.0, rel=1e-6)
-    assert {answer.size for answer in sums.answers} == {256}
-
-
-def test_l1_where_nothing_is_finite_is_not_a_number() -> None:
-    assert math.isnan(smoothness(Function(lambda x: x.sum() * math.nan), ONES, random()))

@@ -6,7 +6,6 @@ import gc
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -16,8 +15,6 @@ from unsaddle import Function
 from unsaddle.curvature import Status, negative_curvature
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, krylov
-from unsaddle.curvature.krylov.process import _orthogonalise
-from unsaddle.curvature.krylov.projection import Projection
 from unsaddle.problems import positive_semidefinite, prescribed_spectrum, rank_one_negative
 from unsaddle.theory import extraction
 
@@ -242,17 +239,3 @@ def test_a_dense_hessian_and_its_eigenvalues_agree() -> None:
         candidate = krylov(f, replace(SETTINGS, accuracy=1e-6), torch.Generator().manual_seed(seed))
         assert candidate.lowest == pytest.approx(-1.0, abs=1e-9)
         assert candidate.asymmetry < 1e-8
-
-
-def test_what_is_nearly_inside_the_basis_is_made_orthogonal_to_full_precision() -> None:
-    generator = torch.Generator().manual_seed(0)
-    basis = torch.linalg.qr(torch.randn(200, 15, generator=generator, dtype=torch.float64))[0].T.contiguous()
-    for new in (1e-6, 1e-10, 1e-14):
-        w = basis.T @ torch.randn(15, generator=generator, dtype=torch.float64)
-        w += new * torch.randn(200, generator=generator, dtype=torch.float64)
-        projection = Projection(16)
-        for j in range(14):
-            projection.extend(np.ones(j + 1), 1.0)
-        _, length, _ = _orthogonalise(basis, w, projection)
-        assert length == pytest.approx(float(w.norm()), rel=1e-6)
-        assert float((basis @ w).norm()) <= 1e-13 * length

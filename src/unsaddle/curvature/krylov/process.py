@@ -71,8 +71,8 @@ class KrylovProcess:
     @property
     def exhausted(self) -> bool:
         """Whether the space is everything, or invariant: its Ritz values are eigenvalues."""
-        rounding = BREAKDOWN * torch.finfo(self._basis.dtype).eps * self.largest
-        return self.projection.size == self._dimension or self.projection.next_norm <= rounding
+        size, rounding = self.projection.size, BREAKDOWN * torch.finfo(self._basis.dtype).eps * self.largest
+        return size > 0 and (size == self._dimension or self.projection.next_norm <= rounding)
 
     def expand(self) -> bool:
         """Take one product and let the basis grow by it. False if the product was not finite; all is then as before."""

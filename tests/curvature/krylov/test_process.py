@@ -1,0 +1,99 @@
+"""The Krylov process: an orthonormal basis, the Ritz pairs of its space, restarts, and where it ends."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.curvature.quadratics import random_symmetric
+from unsaddle.curvature.krylov.process import KrylovProcess, _orthogonalise
+from unsaddle.curvature.krylov.projection import Projection
+
+DOUBLE = torch.float64
+
+
+def process_of(hessian: Tensor, capacity: int, seed: int = 0) -> KrylovProcess:
+    start = torch.randn(hessian.shape[0], generator=torch.Generator().manual_seed(seed), dtype=hessian.dtype)
+    return KrylovProcess(lambda q, out: out.copy_(hessian @ q), start / start.norm(), capacity)
+
+
+@pytest.mark.parametrize("steps", [1, 5, 12])
+def test_ritz_pairs_are_those_of_the_dense_krylov_space(steps: int) -> None:
+    hessian = random_symmetric(40, seed=1)
+    process = process_of(hessian, capacity=12)
+    krylov = process._basis[0].clone().unsqueeze(1)
+    for k in range(steps):
+        assert process.expand()
+        if k + 1 < steps:
+            krylov = torch.cat([krylov, hessian @ krylov[:, -1:]], dim=1)
+            krylov[:, -1] -= krylov[:, :-1] @ torch.linalg.lstsq(krylov[:, :-1], krylov[:, -1:]).solution[:, 0]
+    basis, _ = torch.linalg.qr(krylov)
+    dense = torch.linalg.eigvalsh(basis.T @ hessian @ basis)
+    assert process.projection.values == pytest.approx(dense.numpy(), abs=1e-9)
+    v = process.vector(0)
+    assert float(v.norm()) == pytest.approx(1.0, abs=1e-12)
+    assert float(v @ hessian @ v) == pytest.approx(float(dense[0]), abs=1e-9)
+
+
+def test_a_restart_keeps_the_ends_of_the_spectrum_and_goes_on() -> None:
+    hessian = random_symmetric(60, seed=2)
+    process = process_of(hessian, capacity=20)
+    while not process.full:
+        assert process.expand()
+    lowest, highest = process.projection.values[[0, -1]]
+    process.restart()
+    assert not process.full
+    for _ in range(200):
+        assert process.expand()
+        if process.full:
+            process.restart()
+    eigenvalues = torch.linalg.eigvalsh(hessian)
+    assert float(eigenvalues[0]) - 1e-12 <= process.projection.values[0] <= lowest
+    assert highest <= process.projection.values[-1] <= float(eigenvalues[-1]) + 1e-12
+    assert process.projection.values[0] == pytest.approx(float(eigenvalues[0]), abs=1e-9)
+    assert process.largest <= float(eigenvalues.abs().max()) * (1.0 + 1e-9)
+
+
+def test_it_is_exhausted_where_the_space_is_invariant_or_everything() -> None:
+    two = torch.diag(torch.tensor([1.0, 1.0, 1.0, 3.0, 3.0], dtype=DOUBLE))
+    process = process_of(two, capacity=5)
+    assert process.expand()
+    assert not process.exhausted
+    assert process.expand()
+    assert process.exhausted
+    process = process_of(random_symmetric(4, seed=0), capacity=10)
+    steps = 0
+    while not process.exhausted:
+        steps += process.expand()
+    assert steps == 4
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_product_that_is_not_finite_leaves_all_as_it_was(bad: float) -> None:
+    hessian, factor = random_symmetric(10, seed=0), [1.0, 1.0, bad]
+    start = torch.eye(10, dtype=DOUBLE)[0]
+    process = KrylovProcess(lambda q, out: out.copy_(factor.pop(0) * (hessian @ q)), start, 5)
+    assert process.expand()
+    assert process.expand()
+    values, largest = process.projection.values.copy(), process.largest
+    assert not process.expand()
+    assert np.array_equal(process.projection.values, values)
+    assert process.largest == largest
+
+
+def test_what_is_nearly_inside_the_basis_is_made_orthogonal_to_full_precision() -> None:
+    generator = torch.Generator().manual_seed(0)
+    basis = torch.linalg.qr(torch.randn(200, 15, generator=generator, dtype=torch.float64))[0].T.contiguous()
+    for new in (1e-6, 1e-10, 1e-14):
+        w = basis.T @ torch.randn(15, generator=generator, dtype=torch.float64)
+        w += new * torch.randn(200, generator=generator, dtype=torch.float64)
+        projection = Projection(16)
+        for j in range(14):
+            projection.extend(np.ones(j + 1), 1.0)
+        _, length, _ = _orthogonalise(basis, w, projection)
+        assert length == pytest.approx(float(w.norm()), rel=1e-6)
+        assert float((basis @ w).norm()) <= 1e-13 * length

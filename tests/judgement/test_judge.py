@@ -1,0 +1,98 @@
+"""The judge, from evidence that is made up: every combination has one answer, and the reason names what decided."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from unsaddle.cost import Cost
+from unsaddle.curvature.result import Curvature, Status
+from unsaddle.judgement import Kind
+from unsaddle.judgement.judge import judge, sentence
+from unsaddle.measure.direction import Measurement
+
+
+def evidence(status: Status, *, lowest: float = 0.5, curvature: float = -2.0, sought: float = 0.1) -> Curvature:
+    at = Measurement(curvature=curvature, error=0.25, radius=1e-4, samples=1, fresh=False)
+    found = status is Status.FOUND
+    return Curvature(
+        direction=torch.tensor([1.0]) if found else None,
+        curvature=curvature,
+        status=status,
+        gradient_norm=0.0,
+        cost=Cost(),
+        gamma=0.1,
+        sought=sought,
+        delta=0.05,
+        extractor="script",
+        smoothness=10.0,
+        radius=1e-4,
+        noise=1e-9,
+        relative_noise=0.0,
+        hessian_lipschitz=math.nan,
+        lowest=lowest,
+        measurements=(at,) if found else (),
+    )
+
+
+STATIONARY = {"gradient_norm": 1e-6, "eps": 1e-3}
+STEEP = {"gradient_norm": 1.0, "gradient_error": 0.1, "eps": 1e-3}
+UNCLEAR = {"gradient_norm": 1e-4, "gradient_error": 1e-2, "eps": 1e-3}
+
+
+@pytest.mark.parametrize(
+    ("status", "known", "kind", "word"),
+    [
+        (Status.NOTHING_FOUND, STATIONARY, "minimum", "Nothing below -gamma"),
+        (Status.FOUND, STATIONARY, "saddle", "-2 ± 0.25"),
+        (Status.FOUND, UNCLEAR, "saddle", "-2 ± 0.25"),
+        (Status.NOTHING_FOUND, STEEP, "not stationary", "follow it"),
+        (Status.FOUND, STEEP, "not stationary", "follow it"),
+        (Status.BUDGET_SPENT, STEEP, "not stationary", "follow it"),
+        (Status.NOTHING_FOUND, UNCLEAR, "undecided", "known to 0.01 only"),
+        (Status.NOTHING_FOUND, STATIONARY | {"gradient_norm": math.nan}, "undecided", "NaN or infinite"),
+        (Status.NOTHING_FOUND, STATIONARY | {"slack": math.nan}, "undecided", "NaN or infinite"),
+        (Status.NOT_FINITE, STEEP, "undecided", "NaN or infinite"),
+        (Status.NOT_DETERMINISTIC, STEEP, "undecided", "not deterministic"),
+        *((status, STATIONARY, "undecided", sentence(status)) for status in Status if status.name.startswith("NOT_")),
+        (Status.BUDGET_SPENT, STATIONARY, "undecided", "raise max_gradients"),
+        (Status.SAMPLE_ONLY, STATIONARY, "undecided", "draw more samples"),
+    ],
+)
+def test_evidence_and_its_verdict(status: Status, known: dict[str, Any], kind: str, word: str) -> None:
+    judgement = judge(evidence(status), **known)
+    assert judgement.kind == kind
+    assert word in judgement.reason
+
+
+def test_any_gradient_is_small_where_the_caller_has_tested_it() -> None:
+    assert judge(evidence(Status.NOTHING_FOUND), gradient_norm=1e300).kind is Kind.MINIMUM
+
+
+@pytest.mark.parametrize(
+    ("slack", "kind"), [(0.0, Kind.MINIMUM), (0.04, Kind.MINIMUM), (0.06, Kind.UNDECIDED), (math.inf, Kind.UNDECIDED)]
+)
+def test_nothing_on_a_sample_counts_while_its_error_is_within_the_margin(slack: float, kind: Kind) -> None:
+    """γ = 0.1 was asked for and 0.05 looked for: the sample's Hessian may be off by the rest."""
+    judgement = judge(evidence(Status.NOTHING_FOUND, sought=0.05), slack=slack, more_samples="draw 3 times as many")
+    assert judgement.kind is kind
+    assert ("draw 3 times as many" in judgement.reason) == (kind is Kind.UNDECIDED)
+
+
+def test_a_strong_saddle_is_called_one() -> None:
+    assert "All of that interval is below -gamma." in judge(evidence(Status.FOUND)).reason
+    assert "All of that interval" not in judge(evidence(Status.FOUND, curvature=-0.3)).reason
+
+
+def test_a_negative_curvature_above_minus_gamma_is_named() -> None:
+    assert "pass gamma=0.02" in judge(evidence(Status.NOTHING_FOUND, lowest=-0.04)).reason
+    assert "pass gamma" not in judge(evidence(Status.NOTHING_FOUND, lowest=-1e-6)).reason  # σ/r = 1e-5: rounding
+
+
+def test_a_kind_is_its_word() -> None:
+    assert [f"{kind}" for kind in Kind] == ["minimum", "saddle", "not stationary", "undecided"]
+    assert repr(Kind.SADDLE) == "'saddle'"
+    assert {Kind.SADDLE: 1}["saddle"] == 1  # type: ignore[index]
