@@ -19,23 +19,25 @@ def test_the_lower_point_that_was_seen_is_taken_where_a_line_search_loses_it():
         return float(offset - 1.0 if abs(x[0] - LONG) < 1e-9 else offset + x[0] ** 2)
 
     function = CountedFunction(fun, np.zeros_like, (), np.zeros(1), np.ones(1))
-    f = FreeFunction(EndPoint(function=function, x=np.zeros(1), value=offset, grad=np.zeros(1)), np.ones(1, dtype=bool))
+    end = EndPoint(function=function, x=np.zeros(1), value=offset, start=np.zeros(1))
+    f = FreeFunction(end, np.ones(1, dtype=bool))
     assert along_direction(f, torch.ones(1, dtype=torch.float64), 1.0, LONG) is None
     flat = answer(f, f.point, Question())
     assert flat.direction is None
     np.testing.assert_allclose(along_lines(f, flat, torch.ones(1, dtype=torch.float64)), [LONG])
 
 
-@pytest.mark.parametrize("product", [None, lambda p: p * [2.0, -2.0]], ids=["jac", "hess"])
-def test_steps_follow_the_size_of_x_whatever_curvature_comes_from(product):
+@pytest.mark.parametrize("hessp", [None, lambda x, p: p * [2.0, -2.0]], ids=["jac", "hess"])
+def test_steps_follow_the_size_of_x_whatever_curvature_comes_from(hessp):
     lengths = []
 
     def fun(x):
         lengths.append(abs(x[1]))
         return (x[0] - 1e4) ** 2 - x[1] ** 2 + x[1] ** 4 / 1e6
 
-    function = CountedFunction(fun, None, (), np.full(2, -np.inf), np.full(2, np.inf))
-    end = EndPoint(function=function, x=np.array([1e4, 0.0]), value=0.0, grad=np.zeros(2), product=product)
+    function = CountedFunction(fun, np.zeros_like, (), np.full(2, -np.inf), np.full(2, np.inf), hessp=hessp)
+    x = np.array([1e4, 0.0])
+    end = EndPoint(function=function, x=x, value=0.0, start=x)
     f = FreeFunction(end, np.ones(2, dtype=bool))
     assert along_direction(f, torch.tensor([0.0, 1.0], dtype=torch.float64), -2.0, 1e-6) is not None
     assert min(lengths) == pytest.approx(LONG * 1e4)

@@ -9,22 +9,11 @@ from scipy.optimize import Bounds
 
 from unsaddle.objectives.differences import Array
 
-METHODS = (
-    "CG",
-    "BFGS",
-    "L-BFGS-B",
-    "TNC",
-    "SLSQP",
-    "Newton-CG",
-    "trust-ncg",
-    "trust-krylov",
-    "trust-exact",
-    "trust-constr",
-)
-"""SciPy's methods that use gradients."""
-
 BOUNDED = ("L-BFGS-B", "TNC", "SLSQP", "trust-constr")
-"""Those of them that take bounds."""
+"""SciPy's methods that use gradients and take bounds."""
+
+METHODS = ("CG", "BFGS", *BOUNDED[:3], "Newton-CG", "trust-ncg", "trust-krylov", "trust-exact", "trust-constr")
+"""All that use gradients."""
 
 OUR_OWN = ("gamma", "delta", "max_escapes", "check_gradient", "seed")
 """Arguments of `minimize` that SciPy's methods do not have."""

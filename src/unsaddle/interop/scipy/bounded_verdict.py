@@ -155,10 +155,9 @@ def _searched(at: EndPoint, variables: NDArray[np.bool_], question: Question, le
         return _Seen(f, _nothing_sought(question.delta), NOTHING_FREE)
     start_delta = question.delta if len(x) >= FEW_VARIABLES else min(question.delta, SURE)
     question = replace(question, delta=start_delta, probe_radius=f.first_radius)
-    found = answer(f, x, question, ledger)
+    found, farther = answer(f, x, question, ledger), CENTRAL * max(1.0, vectors.norm(x))
     if found.status in FARTHER:
-        farther = replace(question, probe_radius=None, smallest_radius=CENTRAL * max(1.0, vectors.norm(x)))
-        again = answer(f, x, farther, ledger)
+        again = answer(f, x, replace(question, probe_radius=None, smallest_radius=farther), ledger)
         found = again if again.status in (Status.FOUND, Status.NOTHING_FOUND) else found
     kind, reason = judge(found, gradient_norm=found.gradient_norm, gradient_error=_gradient_error(found))
     generator = torch.Generator().manual_seed(question.seed + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,23 +54,30 @@ class EndPoint:
     function: CountedFunction
     x: Array
     value: float
-    grad: Array
-    product: Callable[[Array], Any] | None = None
-    """p ↦ ∇²f(x)p for all variables, where `hess` or `hessp` was given."""
-    start: Array | None = None
+    start: Array
     """Where SciPy began, which tells a scale beside x."""
+
+    @cached_property
+    def grad(self) -> Array:
+        """∇f(x), which the function mostly remembers."""
+        return self.function.gradient(self.x)
+
+    @cached_property
+    def product(self) -> Callable[[Array], Any] | None:
+        """p ↦ ∇²f(x)p for all variables, where `hess` or `hessp` was given."""
+        return self.function.products(self.x)
 
     def ledger(self) -> Ledger:
         """A new ledger, which counts Hessian products as such."""
         return Ledger() if self.product is None else _ProductLedger()
 
-    @property
+    @cached_property
     def free(self) -> NDArray[np.bool_]:
         """Which variables are at no bound.
 
-        >>> function = CountedFunction(sum, None, (), np.zeros(4), np.full(4, np.inf))
-        >>> x, gradient = np.array([0.0, 1e-5, 1e-5, 3.0]), np.array([1.0, 1.0, 0.0, 0.0])
-        >>> EndPoint(function=function, x=x, value=3.0, grad=gradient).free
+        >>> grad, bounds = np.array([1.0, 1.0, 0.0, 0.0]), (np.zeros(4), np.full(4, np.inf))
+        >>> x, function = np.array([0.0, 1e-5, 1e-5, 3.0]), CountedFunction(sum, lambda x: grad, (), *bounds)
+        >>> EndPoint(function=function, x=x, value=3.0, start=x).free
         array([False, False,  True,  True])
         """
         held = np.zeros(self.x.shape, dtype=np.bool_)
@@ -77,13 +85,13 @@ class EndPoint:
             held |= (slack <= AT_BOUND * self._scale) | ((slack <= PRESSED * self._scale) & (slack <= push))
         return ~held
 
-    @property
+    @cached_property
     def doubtful(self) -> NDArray[np.bool_]:
         """Which variables are at a bound that no derivative presses them to, and could leave it.
 
-        >>> function = CountedFunction(sum, None, (), np.zeros(4), np.full(4, np.inf))
-        >>> x, gradient = np.array([0.0, 0.0, 0.0, 3.0]), np.array([1.0, 0.0, -1e-7, 0.0])
-        >>> EndPoint(function=function, x=x, value=3.0, grad=gradient).doubtful
+        >>> grad, bounds = np.array([1.0, 0.0, -1e-7, 0.0]), (np.zeros(4), np.full(4, np.inf))
+        >>> x, function = np.array([0.0, 0.0, 0.0, 3.0]), CountedFunction(sum, lambda x: grad, (), *bounds)
+        >>> EndPoint(function=function, x=x, value=3.0, start=x).doubtful
         array([False,  True,  True, False])
         """
         doubtful = np.zeros(self.x.shape, dtype=np.bool_)
@@ -132,8 +140,7 @@ class FreeFunction(Deterministic):
         x = at.x[free]
         self.at, self.free = at, free
         self._point = torch.from_numpy(x if at.product is None else np.zeros_like(x))
-        moved = x if at.start is None else x - at.start[free]
-        self.size = float(np.nan_to_num(np.linalg.norm([x, moved], axis=1).max(initial=0.0))) or 1.0
+        self.size = float(np.nan_to_num(np.linalg.norm([x, x - at.start[free]], axis=1).max())) or 1.0
         self.source = "jac" if at.product is None else "hess"
         self.by_differences = at.product is None and at.function.differences in ("2-point", "3-point")
         share = SHORT_BY_DIFFERENCES if self.by_differences else SHORT

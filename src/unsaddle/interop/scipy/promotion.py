@@ -121,20 +121,14 @@ def minimize(
             options=_what_is_left(options, total),
             **function.for_scipy(),
         )
+        result.setdefault("njev", result.nfev)  # TNC takes both at once, and counts them so.
         for name in total:
             total[name] += int(result.get(name, 0) or 0)
         verdict: Verdict | None = None
         x, here = np.array(result.x, dtype=np.float64), float(result.fun)
         if not result.success:
             break
-        end = EndPoint(
-            function=function,
-            x=x,
-            value=here,
-            grad=function.gradient(x),
-            product=function.products(x),
-            start=start,
-        )
+        end = EndPoint(function=function, x=x, value=here, start=start)
         judged = verdict_at(end, gamma=gamma, delta=delta, seed=seed + escapes, by_values=by_values)
         verdict = judged.verdict
         if verdict.kind == "minimum":
@@ -160,7 +154,6 @@ def minimize(
     # Calls of fun and jac are counted where they are made; differences and Hessians of SciPy's own by SciPy.
     counts = total | {"nfev": function.nfev, "njev": function.njev + (total["njev"] if function.differences else 0)}
     counts["nhev"] += function.nhev
-    result.setdefault("njev", 0)  # TNC takes both at once, and counts values only.
     result.update({name: count for name, count in counts.items() if name in result}, verdict=verdict, escapes=escapes)
     return result
 
@@ -186,19 +179,10 @@ def _fail(result: OptimizeResult, status: int, reason: str) -> None:
 def _not_begun(x: Array, value: float, grad: Array | None) -> OptimizeResult:
     """The result where fun or jac is not finite at the start: SciPy would spend its evaluations on nothing."""
     what = f"fun is {value}" if grad is None or not np.isfinite(value) else "jac is not finite"
-    return OptimizeResult(
-        x=x,
-        fun=value,
-        jac=np.full_like(x, np.nan) if grad is None else grad,
-        success=False,
-        status=NOT_FINITE,
-        message=f"{what} at the start, so that there is no way to go: choose another x0",
-        nit=0,
-        nfev=1,
-        njev=0 if grad is None else 1,
-        verdict=None,
-        escapes=0,
-    )
+    message = f"{what} at the start, so that there is no way to go: choose another x0"
+    jac, njev = (np.full_like(x, np.nan), 0) if grad is None else (grad, 1)
+    end = {"success": False, "status": NOT_FINITE, "message": message, "verdict": None}
+    return OptimizeResult(x=x, fun=value, jac=jac, nit=0, nfev=1, njev=njev, escapes=0, **end)
 
 
 def _what_is_left(options: dict[str, Any], spent: dict[str, int]) -> dict[str, Any]:
