@@ -78,7 +78,7 @@ def extractors(kind: str, folder: Path) -> dict[str, Any]:
         model = wrap(network(dtype), kind)
         loss(model, list(own_rows(dtype)[:])).backward()  # Gradients that a probe must leave alone.
         before = bits(model)
-        F = ModelObjective(model, loss, own_rows(dtype), micro_batch=24 if dtype is torch.float64 else 64)
+        F = ModelObjective(model, loss, own_rows(dtype), micro_batch=25 if dtype is torch.float64 else 64)
         for method in EXTRACTORS:
             ledger = Ledger()
             with Messages(ledger) as sent:
