@@ -15,7 +15,7 @@ from unsaddle.objectives.numpy_function import number
 REMEMBERED = 8
 """Gradients kept, so that the one at the point where SciPy stops need not be taken again."""
 
-SCHEMES: tuple[Scheme, ...] = ("2-point", "3-point", "cs")
+SCHEMES: dict[Any, Scheme] = {None: "2-point", False: "2-point", "2-point": "2-point", "3-point": "3-point", "cs": "cs"}
 
 
 class CountedFunction:
@@ -47,12 +47,11 @@ class CountedFunction:
     ) -> None:
         if not callable(fun):
             raise TypeError(f"fun must be a callable, got {type(fun).__name__}")
-        jac = "2-point" if jac is None or jac is False else jac
         if not (callable(jac) or jac is True or jac in SCHEMES):
             raise ValueError(f"jac must be a callable, True, None, '2-point', '3-point' or 'cs', got {jac!r}")
         self._fun, self._jac, self._hess, self._hessp, self._args = fun, jac, hess, hessp, args
         self.lower, self.upper = lower, upper
-        self.differences: Scheme | None = None if callable(jac) or jac is True else jac
+        self.differences: Scheme | None = None if callable(jac) or jac is True else SCHEMES[jac]
         self._remembered: deque[tuple[Array, float, Array]] = deque(maxlen=REMEMBERED)
         self._first: tuple[Array, float] | None = None
         self._last_hessian: tuple[Array, Any] | None = None
