@@ -54,7 +54,6 @@ ELSEWHERE = {
     "experiments/test_watch.py": ["experiments/meter.py"],
     "first_order/test_corollaries.py": ["first_order/premises.py"],
     "framework/test_neon_a.py": ["framework/plan.py"],
-    "interop/scipy/test_promotion.py": ["interop/scipy/counted_function.py"],
     "interop/test_trainers.py": [
         "interop/lightning.py",
         "interop/tensorboard.py",
