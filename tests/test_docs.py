@@ -26,13 +26,10 @@ def named(document: Path) -> str:
     return re.sub(r"`[^`\n]*NAME[^`\n]*`", "", document.read_text())
 
 
-def find(path: str) -> Path | None:
-    """Where it is. A name without a folder will do if one file has it."""
-    for folder in FOLDERS:
-        if (folder / path).exists():
-            return folder / path
-    alike = [] if "/" in path else [*PACKAGE.rglob(path)]
-    return alike[0] if len(alike) == 1 else None
+def find(path: str) -> list[Path]:
+    """Where it may be. A name without a folder may be in any, which the text around it tells."""
+    there = [folder / path for folder in FOLDERS if (folder / path).exists()]
+    return there or ([] if "/" in path else [*PACKAGE.rglob(path)])
 
 
 def names(path: Path) -> set[str]:
@@ -56,14 +53,13 @@ def names(path: Path) -> set[str]:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_what_a_document_names_is_there(document: Path) -> None:
     text = named(document)
-    gone = [path for path, _ in PATH.findall(text) if find(path) is None]
+    gone = [path for path, _ in PATH.findall(text) if not find(path)]
     for path, name in [(path, name) for path, name in PATH.findall(text) if name] + [
         (path, name) for path, listed in PAIR.findall(text) for name in re.findall(r"[\w.*]+", listed)
     ]:
-        file = find(path)
-        if file is not None and not any(fnmatchcase(held, name) for held in names(file)):
+        if not any(fnmatchcase(held, name) for file in find(path) for held in names(file)):
             gone.append(f"{path} {name}")
-    gone += [m for m in re.findall(r"python -m benchmarks\.(\w+)", text) if find(f"benchmarks/{m}.py") is None]
+    gone += [m for m in re.findall(r"python -m benchmarks\.(\w+)", text) if not find(f"benchmarks/{m}.py")]
     gone += [link for link in re.findall(r"\]\(([\w./-]+)\)", text) if not (document.parent / link).exists()]
     assert not gone, "correct these names, or take them out"
 
