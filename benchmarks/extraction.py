@@ -23,7 +23,7 @@ from unsaddle.curvature.power import second_order
 from unsaddle.problems import Problem, positive_semidefinite, prescribed_spectrum, rank_one_negative
 
 GAMMA, L1, L2 = 1e-2, 1.0, 1e-2
-METHODS = ("krylov", "neon", "neon+", "neon-renormalised", "neon+-renormalised", "neon2-det")
+EXTRACTORS = ("krylov", "neon", "neon+", "neon-renormalised", "neon+-renormalised", "neon2-det")
 BASES = (10, 20, 400)
 
 
@@ -31,11 +31,11 @@ def problem(spectrum: Tensor, dtype: torch.dtype) -> Problem:
     return prescribed_spectrum(spectrum, power=3, scale=L2, dtype=dtype)
 
 
-def front_door(method: str, at: Problem, seed: int) -> tuple[int, float | None]:
+def front_door(extractor: str, at: Problem, seed: int) -> tuple[int, float | None]:
     """Gradients spent and, if there is a direction, its true curvature."""
     x = torch.zeros(at.dimension, dtype=at.dtype)
-    constants = {} if method == "krylov" else {"smoothness": L1, "hessian_lipschitz": L2}
-    result = negative_curvature(at.objective, x, gamma=GAMMA, extractor=method, seed=seed, **constants)
+    constants = {} if extractor == "krylov" else {"smoothness": L1, "hessian_lipschitz": L2}
+    result = negative_curvature(at.objective, x, gamma=GAMMA, extractor=extractor, seed=seed, **constants)
     return result.cost.gradients, None if result.direction is None else true_curvature(at, result.direction)
 
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     report = Report.begin("extraction", chosen)
     runs: dict[str, Callable[[Problem, int], tuple[int, float | None]]] = {
-        method: (lambda at, seed, method=method: front_door(method, at, seed)) for method in METHODS
+        extractor: (lambda at, seed, extractor=extractor: front_door(extractor, at, seed)) for extractor in EXTRACTORS
     }
     runs |= {f"krylov alone, basis {basis}": with_basis(basis) for basis in BASES}
     for dimension in (1000, 100_000):
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 nothing = [g for g, _ in at_minimum]
                 lines.append([name, _spread(found), f"{len(found)}/{len(seeds)}", _spread(nothing), str(false)])
                 report.row(
-                    settings={"method": name, "dimension": dimension, "dtype": str(dtype), "gamma": GAMMA},
+                    settings={"extractor": name, "dimension": dimension, "dtype": str(dtype), "gamma": GAMMA},
                     status="done",
                     found=found,
                     nothing=nothing,

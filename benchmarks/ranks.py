@@ -139,7 +139,7 @@ def time_steps(kind: str, rounds: int) -> dict[str, Any]:
     return {"p": p, "bytes": 4 * length} | timed(actions, rounds)
 
 
-def hold_vectors(kind: str, method: str) -> dict[str, Any]:
+def hold_vectors(kind: str, extractor: str) -> dict[str, Any]:
     """Training's peak on this rank, and what a probe adds to it."""
     model = wrap(network(WIDE), kind)
     whole = 4 * sum(parameter.numel() for parameter in model.parameters())
@@ -153,19 +153,19 @@ def hold_vectors(kind: str, method: str) -> dict[str, Any]:
         optimizer.step()
     optimizer.zero_grad()
     training = peak_bytes()
-    probe(objective, method)
+    probe(objective, extractor)
     return {"p": dist.get_world_size(), "training": training / whole, "vectors": (peak_bytes() - training) / whole}
 
 
-def probe(objective: ModelObjective, method: str) -> int:
+def probe(objective: ModelObjective, extractor: str) -> int:
     """The gradients that it took: NEON until the budget is spent, as the curvature that it seeks is not there, krylov
     until it is done."""
-    if method == "krylov":
-        return negative_curvature(objective, objective.point, extractor=method, basis=BASIS).cost.gradients
+    if extractor == "krylov":
+        return negative_curvature(objective, objective.point, extractor=extractor, basis=BASIS).cost.gradients
     found = negative_curvature(
         objective,
         objective.point,
-        extractor=method,
+        extractor=extractor,
         gamma=10.0,
         smoothness=1e4,
         hessian_lipschitz=0.0,
@@ -236,7 +236,7 @@ def time_kind(report: Report, kind: str, ranks: list[int], rounds: int) -> None:
 def hold_kind(report: Report, kind: str, ranks: list[int]) -> None:
     lines = []
     for p in ranks:
-        held = {method: on_ranks(p, kind, method, 1) for method in HELD}
+        held = {extractor: on_ranks(p, kind, extractor, 1) for extractor in HELD}
         lines.append(
             [str(p), f"{held['neon']['training']:.2f}", *(f"{at['vectors']:.2f}" for at in held.values())],
         )

@@ -17,8 +17,8 @@ rest of the spectrum:
 
 A run counts as a success only if the curvature along what it returned, taken afterwards with an exact Hessian product
 that it is not charged for, is at most −γ/2. Failures stay in as runs that needed infinitely many gradients. What is
-counted is the whole bill of `negative_curvature`: one gradient at x, the steps, and four gradients that measure the
-result. L1 and L2 are given. All methods are run at their defaults; none was tuned.
+counted is the whole bill of `negative_curvature`: one gradient at x, the steps, and those that measure the
+result. L1 and L2 are given. All extractors are run at their defaults; none was tuned.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from benchmarks.environment import Report, options, table
 from unsaddle import negative_curvature
 from unsaddle.problems import positive_semidefinite, prescribed_spectrum, random_spectrum, rank_one_negative
 
-METHODS = ("neon", "neon+", "power", "lanczos")
+EXTRACTORS = ("neon", "neon+", "power", "lanczos")
 WANTED_EXPONENT = {"neon": (0.85, 1.15), "neon+": (0.4, 0.6)}
 WANTED_RATIO, RATIO_AT = 0.6, 1e-2
 LARGEST = 1.0
@@ -63,7 +63,7 @@ class Run:
     """One extraction, and how it is to be judged."""
 
     spectrum: str
-    method: str
+    extractor: str
     gamma: float
     dimension: int
     seed: int
@@ -83,7 +83,7 @@ def extract(run: Run) -> dict[str, Any]:
         problem.objective,
         x,
         gamma=gamma,
-        extractor=run.method,
+        extractor=run.extractor,
         smoothness=LARGEST,
         hessian_lipschitz=problem.hessian_lipschitz,
         seed=run.seed,
@@ -130,10 +130,10 @@ def main() -> int:
     gammas = np.logspace(-1.0, -3.0, arguments.points)
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     runs = [
-        Run(spectrum=spectrum, method=method, gamma=float(gamma), dimension=arguments.dimension, seed=seed)
+        Run(spectrum=spectrum, extractor=extractor, gamma=float(gamma), dimension=arguments.dimension, seed=seed)
         for gamma in gammas[::-1]  # The long ones first, so that no process waits for the other at the end.
         for spectrum in (*SPECTRA, NOTHING)
-        for method in METHODS
+        for extractor in EXTRACTORS
         for seed in (seeds[: arguments.nothing_seeds] if spectrum == NOTHING else seeds)
     ]
     # Only counts are taken here, so the runs can share the cores, one thread each.
@@ -142,7 +142,12 @@ def main() -> int:
     ) as pool:
         outcomes = dict(zip(runs, pool.map(extract, runs, chunksize=1), strict=True))
     for run, outcome in outcomes.items():
-        settings = {"spectrum": run.spectrum, "method": run.method, "gamma": run.gamma, "dimension": run.dimension}
+        settings = {
+            "spectrum": run.spectrum,
+            "extractor": run.extractor,
+            "gamma": run.gamma,
+            "dimension": run.dimension,
+        }
         measured = {key: value for key, value in outcome.items() if key != "status"}
         report.row(settings=settings, status=outcome["status"], seed=run.seed, **measured)
 
@@ -160,16 +165,16 @@ def judge_spectrum(
     arguments: argparse.Namespace,
 ) -> None:
     needed: dict[str, np.ndarray] = {}
-    for method in METHODS:
+    for extractor in EXTRACTORS:
         rows = [
             [
                 o["spent"] if o["success"] else math.inf
                 for run, o in outcomes.items()
-                if (run.spectrum, run.method, run.gamma) == (spectrum, method, float(gamma))
+                if (run.spectrum, run.extractor, run.gamma) == (spectrum, extractor, float(gamma))
             ]
             for gamma in gammas
         ]
-        needed[method] = np.array(rows, dtype=float)
+        needed[extractor] = np.array(rows, dtype=float)
 
     def cell(values: np.ndarray) -> str:
         low, median, high = np.percentile(values, [10, 50, 90], method="nearest")
@@ -178,24 +183,25 @@ def judge_spectrum(
     table(
         f"{spectrum}: gradients (power, lanczos: Hessian products) until curvature <= -gamma/2, "
         f"median and 10-90 % of {arguments.seeds} seeds, d={arguments.dimension}",
-        ["gamma/L1", *METHODS, "neon+/neon"],
+        ["gamma/L1", *EXTRACTORS, "neon+/neon"],
         [
             [
                 f"{gamma / LARGEST:.2e}",
-                *(cell(needed[method][i]) for method in METHODS),
+                *(cell(needed[extractor][i]) for extractor in EXTRACTORS),
                 f"{np.median(needed['neon+'][i]) / np.median(needed['neon'][i]):.3f}",
             ]
             for i, gamma in enumerate(gammas)
         ],
     )
-    for method in METHODS:
-        slope, (low, high) = exponent(needed[method], gammas), interval(needed[method], gammas, arguments.seed)
-        failures, total = int(np.isinf(needed[method]).sum()), needed[method].size
+    for extractor in EXTRACTORS:
+        slope, (low, high) = exponent(needed[extractor], gammas), interval(needed[extractor], gammas, arguments.seed)
+        failures, total = int(np.isinf(needed[extractor]).sum()), needed[extractor].size
         print(
-            f"  {method:8} exponent {slope:.3f}, 95 % interval [{low:.3f}, {high:.3f}]; failures {failures} of {total}"
+            f"  {extractor:8} exponent {slope:.3f}, 95 % interval [{low:.3f}, {high:.3f}]; "
+            f"failures {failures} of {total}"
         )
         report.row(
-            settings={"spectrum": spectrum, "method": method, "dimension": arguments.dimension},
+            settings={"spectrum": spectrum, "extractor": extractor, "dimension": arguments.dimension},
             status="fitted" if math.isfinite(slope) else "not fitted",
             exponent=slope,
             interval=[low, high],
@@ -204,26 +210,28 @@ def judge_spectrum(
         )
     if spectrum != JUDGED:
         return
-    for method, (low, high) in WANTED_EXPONENT.items():
-        report.want(f"exponent of {method}", exponent(needed[method], gammas), at_most=high, at_least=low)
+    for extractor, (low, high) in WANTED_EXPONENT.items():
+        report.want(f"exponent of {extractor}", exponent(needed[extractor], gammas), at_most=high, at_least=low)
     at = int(np.argmin(np.abs(np.log(gammas / (RATIO_AT * LARGEST)))))
     ratio = float(np.median(needed["neon+"][at]) / np.median(needed["neon"][at]))
     report.want(f"gradients of neon+ over neon at gamma/L1 = {gammas[at] / LARGEST:.1e}", ratio, at_most=WANTED_RATIO)
 
 
 def print_nothing(report: Report, outcomes: dict[Run, dict[str, Any]], gammas: np.ndarray) -> None:
-    def at(method: str, gamma: float) -> list[dict[str, Any]]:
-        return [o for r, o in outcomes.items() if (r.spectrum, r.method, r.gamma) == (NOTHING, method, float(gamma))]
+    def at(extractor: str, gamma: float) -> list[dict[str, Any]]:
+        return [
+            o for r, o in outcomes.items() if (r.spectrum, r.extractor, r.gamma) == (NOTHING, extractor, float(gamma))
+        ]
 
     table(
         "nothing there (half of the spectrum zero, the rest positive): what it costs to say so, median",
-        ["gamma/L1", *METHODS, "neon+/neon"],
+        ["gamma/L1", *EXTRACTORS, "neon+/neon"],
         [
             [f"{gamma / LARGEST:.2e}"]
-            + [f"{costs[method]:.0f}" for method in METHODS]
+            + [f"{costs[extractor]:.0f}" for extractor in EXTRACTORS]
             + [f"{costs['neon+'] / costs['neon']:.3f}"]
             for gamma in gammas
-            for costs in [{m: float(np.median([o["spent"] for o in at(m, gamma)])) for m in METHODS}]
+            for costs in [{m: float(np.median([o["spent"] for o in at(m, gamma)])) for m in EXTRACTORS}]
         ],
     )
     found = sum(o["status"] == "FOUND" for run, o in outcomes.items() if run.spectrum == NOTHING)

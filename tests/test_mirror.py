@@ -22,6 +22,7 @@ SUITES = {
     "problems/test_formulas.py": "every problem against a plain formula and autograd",
     "report/test_browser.py": "the page in a browser",
     "test_capabilities.py": "what oracles and objectives can be asked, and that wrappers forward it",
+    "test_docs.py": "that what documents name is there",
     "test_eps.py": "one rule for what counts as stationary",
     "test_identities.py": "mathematics, stated without the implementation",
     "test_imports.py": "which way imports point",

@@ -1,0 +1,69 @@
+"""Documents name what is there: files, functions, tests, benchmarks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from tests.source import PACKAGE, ROOT, TESTS
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md")])
+FOLDERS = (ROOT, PACKAGE, TESTS, ROOT / "docs", ROOT / "benchmarks")
+"""What a path in a document may be relative to."""
+
+PATH = re.compile(r"`([\w./-]+(?:\.(?:py|md|txt|toml)|/))(?:::(\w+))?`")
+"""A file, a folder, or a test of a file, in backquotes."""
+PAIR = re.compile(r"`([\w./-]+\.py)`((?:,? `[\w.*]+(?<!\.py)`)+)")
+"""A file and, right after it, what it holds."""
+
+
+def named(document: Path) -> str:
+    """The document without what stands for a name that is yet to be chosen."""
+    return re.sub(r"`[^`\n]*NAME[^`\n]*`", "", document.read_text())
+
+
+def find(path: str) -> list[Path]:
+    """Where it may be. A name without a folder may be in any, which the text around it tells."""
+    there = [folder / path for folder in FOLDERS if (folder / path).exists()]
+    return there or ([] if "/" in path else [*PACKAGE.rglob(path)])
+
+
+def names(path: Path) -> set[str]:
+    """What a file holds: functions, classes, constants, and `Class.member`."""
+
+    def held(body: list[ast.stmt], prefix: str = "") -> set[str]:
+        found = set()
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.add(prefix + node.name)
+            if isinstance(node, ast.ClassDef):
+                found |= held(node.body, f"{prefix}{node.name}.")
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {prefix + target.id for target in targets if isinstance(target, ast.Name)}
+        return found
+
+    return held(ast.parse(path.read_text()).body)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_what_a_document_names_is_there(document: Path) -> None:
+    text = named(document)
+    gone = [path for path, _ in PATH.findall(text) if not find(path)]
+    for path, name in [(path, name) for path, name in PATH.findall(text) if name] + [
+        (path, name) for path, listed in PAIR.findall(text) for name in re.findall(r"[\w.*]+", listed)
+    ]:
+        if not any(fnmatchcase(held, name) for file in find(path) for held in names(file)):
+            gone.append(f"{path} {name}")
+    gone += [m for m in re.findall(r"python -m benchmarks\.(\w+)", text) if not find(f"benchmarks/{m}.py")]
+    gone += [link for link in re.findall(r"\]\(([\w./-]+)\)", text) if not (document.parent / link).exists()]
+    assert not gone, "correct these names, or take them out"
+
+
+def test_the_map_of_the_paper_names_what_holds_each_result() -> None:
+    """Otherwise the test above would have nothing to look at there."""
+    assert len(PAIR.findall((ROOT / "docs" / "paper_map.md").read_text())) > 25
