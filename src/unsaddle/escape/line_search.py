@@ -125,16 +125,10 @@ def by_slopes(
         left -= 1
         point = at(s)
         best = min(best, point, key=lambda p: p.value)
-        if goes_on(point):
-            near = point
-            if far is not None:
-                break
-            s *= GROWTH
-        else:
-            far = point
-            if near.length > 0.0 or point.value < value - resolution:
-                break
-            s /= GROWTH
+        near, far = (point, far) if goes_on(point) else (near, point)
+        if far is not None and (near.length > 0.0 or point.value < value - resolution):
+            break
+        s = s * GROWTH if far is None else s / GROWTH
     for _ in range(min(REFINEMENTS, left)):
         if far is None or near.length == 0.0:
             break

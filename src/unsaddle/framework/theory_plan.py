@@ -1,4 +1,4 @@
-"""NEON-A with the constants of Theorem 3 and its corollaries. They are there to be checked, not to be waited for."""
+"""NEON-A with the constants of Theorem 3 and its corollaries: to check the theory, as its runs take too long."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from unsaddle.theory import extraction
 
 @dataclass(frozen=True, kw_only=True)
 class TheoryPlan:
-    """Every constant from a theorem.
+    """NEON-A with the constants of the theorems.
 
-    - *Test*: |S| = 8G²(1 + 8·log(1/δ))/ε² (Lemma 3), or everything where there is less. The gradient is then known to
-      ε/2, the test switches at a true norm in [ε/2, 3ε/2], and 𝒜 is called with ε/2 (E18).
+    - *Test*: |S| = 8G²(1 + 8·log(1/δ))/ε² (Lemma 3), or everything if that is less. The gradient is then known to ε/2.
+      The test switches at a true norm in [ε/2, 3ε/2], and the target of 𝒜 is ε/2 (E18).
     - *Extraction*: NEON or NEON⁺ with the settings of its theorem, on Lemma 2's |S2|.
     - *Escape*: cγ/L2 with a random sign, eq. (9).
     """
@@ -93,17 +93,9 @@ class TheoryPlan:
 
     def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         assert found.direction is not None
-        ell = extraction.sampled_log_factor(
-            dimension=vectors.dimension(y),
-            smoothness=self.constants.smoothness,
-            gamma=self._gamma,
-            delta=self.options.delta,
-        )
-        length = extraction.escape_length(
-            fraction=extraction.sampling_accuracy(log_factor=ell),
-            gamma=self._gamma,
-            hessian_lipschitz=self.constants.hessian_lipschitz,
-        )
+        known, gamma, dimension = self.constants, self._gamma, vectors.dimension(y)
+        c = known.direction_fraction(dimension=dimension, gamma=gamma, delta=self.options.delta)
+        length = extraction.escape_length(fraction=c, gamma=gamma, hessian_lipschitz=known.hessian_lipschitz)
         return escape.at_random(y, found.direction, length, run.generator)
 
     def recover(self, run: Run, local: Local) -> bool:

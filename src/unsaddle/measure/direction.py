@@ -16,16 +16,12 @@ from unsaddle.objective import SampledFunction
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """The constants of a measurement."""
+    """Constants of a measurement: γ = `gamma`, L1 = `smoothness`, σ = `noise` of a gradient, r = `radius` of probes."""
 
     gamma: float
-    """γ, given or relative to L1."""
     smoothness: float
-    """L1, given or the largest |eigenvalue| seen."""
     noise: float
-    """σ, the absolute error of a gradient."""
     radius: float
-    """r, the probe radius. Narrower structure is invisible."""
     measuring_radii: tuple[float, ...] = ()
     """Radii to measure a direction at, tried in turn until a measurement is consistent. Empty means (r,)."""
 
@@ -61,10 +57,9 @@ def symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float
 
 
 class OppositeProbes(NamedTuple):
-    """The result of two gradients on opposite sides of x."""
+    """The result of two gradients on opposite sides of x. `curvature` is their symmetric difference."""
 
     curvature: float
-    """vᵀ∇²f(x)v, by the symmetric difference."""
     hessian_lipschitz: float
     """A lower bound on L2, seen along v; nan without ∇f(x)."""
     low_precision: bool
