@@ -38,7 +38,7 @@ class MomentumSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MomentumRound:
-    """The result of t + 1 steps of SM: with the last x and x^s, `last` and `last_s`, the next round keeps the velocity."""
+    """The result of t + 1 steps of SM. `last` is the last x, `last_s` the last x^s. From both, SM keeps the velocity."""
 
     y: Tensor = field(repr=False)
     """x⁺ at a random step, which the theory tests."""
@@ -58,8 +58,8 @@ def sm(
         x⁺_{τ+1} = x_{τ+1} + β/(1−β)·(x_{τ+1} − x_τ + sη∇f(x_τ; ξ_τ))        (the plus is erratum E10)
 
     For every s, x⁺_{τ+1} = x⁺_τ − η/(1−β)·∇f(x_τ; ξ_τ): momentum contains plain descent. y is x⁺ at a uniformly random
-    one of the steps 0 … t, z the last x⁺. `companion` is the first x^s, that of an earlier round to keep its velocity;
-    x₀ by default. Cost: (t+1)·b component gradients.
+    one of the steps 0 … t, and z is the last x⁺. `companion` is the first x^s, x₀ by default. The last x^s of an earlier
+    round keeps its velocity. Cost: (t+1)·b component gradients.
     """
     eta, beta, s = settings.step_size, settings.momentum, settings.s
     x, xs = x0.clone(), (x0 if companion is None else companion).clone()
@@ -70,7 +70,7 @@ def sm(
         g = f.grad(x)
         wanted = tau + 1 in (chosen, settings.num_steps)  # x⁺ is needed at two steps only.
         if beta > 0.0:
-            # x^s_{τ+1} in the memory of x; x_{τ+1} = x^s_{τ+1} + β(x^s_{τ+1} − x^s_τ) + (s − 1)ηg in that of x^s_τ.
+            # x^s_{τ+1} overwrites x_τ. Then x_{τ+1} = x^s_{τ+1} + β(x^s_{τ+1} − x^s_τ) + (s − 1)ηg overwrites x^s_τ.
             x = x.sub_(g, alpha=s * eta) if s != 0.0 else x
             xs.lerp_(x, 1.0 + beta)
             x, xs = xs.add_(g, alpha=(s - 1.0) * eta) if s != 1.0 else xs, x
@@ -122,7 +122,7 @@ class Sgd(FirstOrderMethod):
         b = max(16, 2kV/max(ε², ĝ²/4)),   η/(1−β) = 0.5k/L1,   k = 1, or 2.5 with momentum
 
     After each round of twenty steps, the value on the batch of the last test is computed again. If it rose, L1 is
-    raised. If it rose far, the round is undone. `HeavyBall` and `Nesterov` keep their velocity from round to round.
+    raised. If it rose too far, the round is undone. `HeavyBall` and `Nesterov` keep their velocity from round to round.
     """
 
     batch_size: int | None = None

@@ -36,9 +36,8 @@ class Natasha15Settings:
     def __post_init__(self) -> None:
         checks.positive(self.step_size, "step_size")
         checks.not_negative(self.sigma, "sigma", "0 gives SVRG with a fixed length")
-        checks.count(self.sub_epochs, "sub_epochs")
-        checks.count(self.steps, "steps")
-        checks.count(self.batch_size, "batch_size")
+        for name in ("sub_epochs", "steps", "batch_size"):
+            checks.count(getattr(self, name), name)
         checks.choice(self.centre, "centre", CENTRES)
 
 

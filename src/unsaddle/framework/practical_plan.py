@@ -51,7 +51,7 @@ class PracticalPlan:
       repeated on 4V/ε² samples. After such a repetition fails, 1, 3, 7, … rounds pass before another one.
     - *Extraction*: on 128 samples, then on four times as many until it decides. Directions are confirmed on fresh
       batches. "Nothing" counts if λ_min is above −γ despite the Hessian's sampling error along the lowest directions.
-    - *Escape*: the better of both signs, then doubled while the value on fresh samples falls.
+    - *Escape*: the better of both signs. The step is doubled while the value on fresh samples falls.
     """
 
     options: Options
@@ -71,8 +71,7 @@ class PracticalPlan:
             raise ValueError(f"escape={self.escape_by!r} needs hessian_lipschitz; give it, or use escape='line search'")
 
     def begin(self, run: Run, x: Tensor, local: Local) -> None:
-        n = run.num_samples
-        self._recoveries = 0
+        n, self._recoveries = run.num_samples, 0
         size = None if n is not None and n <= 2 * FIRST_SAMPLES else FIRST_SAMPLES
         first = anchor_at(run.objective, x, size, run.generator)
         local.variance = 0.0 if first.everything else first.variance

@@ -14,7 +14,7 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.registry import EXTRACTORS
 from unsaddle.curvature.result import Status
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Anchor, anchor_at
+from unsaddle.first_order.anchor import Anchor, anchor_at, at_most
 from unsaddle.first_order.method import FirstOrderMethod, Local
 from unsaddle.first_order.premises import ProblemConstants
 from unsaddle.framework.plan import Evidence, weighed
@@ -69,12 +69,11 @@ class TheoryPlan:
         unbounded, theory = math.isinf(run.ledger.limit), EXTRACTORS[name].has_theory
         if theory and unbounded:
             raise ValueError(f"settings='theory' gives {name} more steps than can be waited for; pass max_samples")
-        gamma, n, delta = self._gamma, run.num_samples, self.options.delta
-        size: int | None = extraction.sample_size(
+        gamma, delta = self._gamma, self.options.delta
+        needed = extraction.sample_size(
             dimension=vectors.dimension(y), smoothness=self.constants.smoothness, gamma=gamma, delta=delta
         )
-        if n is not None and size is not None and size >= n:
-            size = None
+        size = at_most(needed, run.num_samples)
         question = Question(
             gamma=gamma,
             extractor=name,

@@ -60,9 +60,7 @@ def gradient_noise(
     generator: torch.Generator,
     shift: float | None = None,
 ) -> GradientNoise:
-    """σ from a second difference of gradients across a shift of a hundred roundings. Two gradients.
-
-        σ = ‖∇f(x+ts) − 2∇f(x) + ∇f(x−ts)‖/√6
+    """σ = ‖∇f(x+ts) − 2∇f(x) + ∇f(x−ts)‖/√6 for a random unit s and t of a hundred roundings. Two gradients.
 
     The three gradients have independent errors of norm σ, with weights 1, −2, 1, and the linear part cancels. A first
     difference would contain the Hessian. A repeated gradient would repeat its error. Half precision does not resolve so
