@@ -38,7 +38,7 @@ class MomentumSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MomentumRound:
-    """The result of t + 1 steps of SM. `last` is the last x, `last_s` the last x^s. From both, SM keeps the velocity."""
+    """The result of t + 1 steps of SM. The last x and x^s, `last` and `last_s`, let the next round keep the velocity."""
 
     y: Tensor = field(repr=False)
     """x⁺ at a random step, which the theory tests."""
@@ -58,8 +58,8 @@ def sm(
         x⁺_{τ+1} = x_{τ+1} + β/(1−β)·(x_{τ+1} − x_τ + sη∇f(x_τ; ξ_τ))        (the plus is erratum E10)
 
     For every s, x⁺_{τ+1} = x⁺_τ − η/(1−β)·∇f(x_τ; ξ_τ): momentum contains plain descent. y is x⁺ at a uniformly random
-    one of the steps 0 … t, and z is the last x⁺. `companion` is the first x^s, x₀ by default. The last x^s of an earlier
-    round keeps its velocity. Cost: (t+1)·b component gradients.
+    one of the steps 0 … t, and z is the last x⁺. `companion` is the first x^s, x₀ by default. With that of an earlier
+    round, SM keeps its velocity. Cost: (t+1)·b component gradients.
     """
     eta, beta, s = settings.step_size, settings.momentum, settings.s
     x, xs = x0.clone(), (x0 if companion is None else companion).clone()

@@ -25,8 +25,8 @@ COARSE = 2.0
 """A Hessian this many times larger at a thousandth of ‖x‖ than at the probe radius contradicts the verdict."""
 
 ROUGH, HALF_PRECISION = 100.0, 0.5
-"""A saddle is checked farther out if the noise of a gradient at a thousandth of ‖x‖ is ROUGH times that next to x, or
-if more than the share HALF_PRECISION of its entries has the trailing zeros of half precision."""
+"""A saddle must be one farther out, too, if the noise at a thousandth of ‖x‖ is ROUGH times that next to x, or if more
+than the share HALF_PRECISION of a gradient's entries has the trailing zeros of half precision."""
 
 STAIRCASE = (
     "Gradients farther from x contradict those at the resolution: they are computed in less than float32, or there is "
