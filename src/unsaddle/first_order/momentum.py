@@ -38,7 +38,7 @@ class MomentumSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MomentumRound:
-    """The result of t + 1 steps of SM. The last x and x^s, `last` and `last_s`, let the next round keep the velocity."""
+    """The result of t + 1 steps of SM. The last x and x^s, `last` and `last_s`, let a next round keep the velocity."""
 
     y: Tensor = field(repr=False)
     """x⁺ at a random step, which the theory tests."""
