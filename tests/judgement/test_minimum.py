@@ -487,13 +487,3 @@ def test_a_stream_is_decided_without_a_number_of_samples() -> None:
         lambda x, t: ((x[0] - 0.1 * t) ** 2 - x[1] ** 2).mean(), lambda size, g: (torch.randn(size, generator=g),)
     )
     assert is_minimum(stream, torch.zeros(2)).kind == "saddle"
-
-
-def test_more_of_delta_for_the_start_takes_fewer_gradients():
-    f = Function(lambda x: (torch.linspace(0.0, 1.0, 200, dtype=x.dtype) * x.square()).sum())
-    x = torch.zeros(200, dtype=torch.float64)
-    careful, quick = is_minimum(f, x), is_minimum(f, x, start_delta=0.05)
-    assert careful.kind == quick.kind == "minimum"
-    assert quick.cost.gradients < 0.8 * careful.cost.gradients
-    with pytest.raises(ValueError, match="start_delta must be between 0 and 1, got 2"):
-        is_minimum(f, x, start_delta=2.0)

@@ -1,4 +1,4 @@
-"""The way off a saddle: steps along a direction of negative curvature, and the searches for their length."""
+"""Escape from a saddle: steps along a direction of negative curvature, and searches for their length."""
 
 from unsaddle.escape.steps import against_gradient, at_random, better_sign, by_line_search
 

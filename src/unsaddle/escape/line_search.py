@@ -1,4 +1,4 @@
-"""How far along a direction of negative curvature: a search by values, and one by slopes."""
+"""The length of a step along a direction of negative curvature: a search by values, and one by slopes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,15 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """A point x + sv of the line."""
+    """A point x + sv of the line. `length` is s, with its sign. `slope` is that along v, nan if not computed."""
 
     length: float
-    """s, with its sign."""
     value: float
     slope: float = math.nan
-    """Along v, where it was asked for."""
 
-
-# --- By values ------------------------------------------------------------------------------------------------------
 
 LENGTHS = 60
-"""Lengths that a search by values tries before it gives up: 60 doublings lead from rounding to anywhere."""
-
-QUARTER = 0.25
-"""What a first length that is too long is multiplied by."""
+"""The number of lengths that `by_values` tries. 60 doublings lead from rounding to anywhere."""
 
 
 def by_values(
@@ -39,19 +32,19 @@ def by_values(
 ) -> Point | None:
     """The lowest of the points x ± sv over doubled lengths s; None if none is lower than x.
 
-    Both signs are tried until one of them is ahead; from then on a length costs one value.
+    Both signs are tried until one of them is ahead. From then on a length costs one value instead of two.
 
     Args:
-        value_at: s ↦ f(x + sv). What is not finite ends the search, or shortens it.
+        value_at: s ↦ f(x + sv). Values that are not finite end the search, or lead to a shorter length.
         here: f(x).
-        first: the length to begin with.
+        first: the first length.
         rounding: a value counts as lower if it is lower by more than this.
-        quarterings: how often a first length at which nothing is lower is quartered; by default it is doubled instead,
-            for a first length so short that a longer one shows more.
-        patience: lengths in a row that lower the value no further before the search ends.
-        ahead: a sign is ahead where both values differ by this share of the change of the lower one; None: as soon as
-            its value is lower than here.
-        lengths: how many are tried, beside quarterings.
+        quarterings: while no value is lower, the length is quartered up to this many times. With 0 it is doubled, for
+            a first length so short that its gain drowns in rounding.
+        patience: the search ends after this many lengths in a row without a lower value.
+        ahead: a sign is ahead if both values differ by this share of the change of the lower one. With None, a sign is
+            ahead as soon as its value is lower than here.
+        lengths: the largest number of lengths, not counting quarterings.
 
     >>> double_well = lambda s: s**4 / 4 - s**2
     >>> by_values(double_well, 0.0, first=1 / 64).length
@@ -64,7 +57,7 @@ def by_values(
     length, lost = first, 0
     for tried in range(1, quarterings + lengths + 1):
         values = [value_at(sign * length) for sign in signs]
-        finite = [_or_infinity(value) for value in values]
+        finite = [value if math.isfinite(value) else math.inf for value in values]
         value = min(finite)
         sign = signs[finite.index(value)]
         if value < (here - rounding if best is None else best.value):
@@ -74,7 +67,7 @@ def by_values(
         elif quarterings > 0:
             if tried == quarterings:
                 return None
-            length *= QUARTER
+            length *= 0.25
             continue
         if lost == patience or math.isinf(value):
             break
@@ -86,17 +79,9 @@ def by_values(
     return best
 
 
-def _or_infinity(value: float) -> float:
-    return value if math.isfinite(value) else math.inf
-
-
-# --- By slopes ------------------------------------------------------------------------------------------------------
-
-GROWTH = 4.0
-"""Each length is so many times the last while the value falls, or so many times smaller until it does."""
-
-REFINEMENTS = 2
-"""Lengths tried between the last from which the value falls on and the first from which it does not."""
+GROWTH, REFINEMENTS = 4.0, 2
+"""`by_slopes` multiplies or divides the length by GROWTH to bracket a minimum. Then it tries REFINEMENTS lengths inside
+the bracket."""
 
 
 def by_slopes(
@@ -107,21 +92,18 @@ def by_slopes(
     max_evaluations: int,
     resolution: float = 0.0,
 ) -> Point:
-    """The lowest of a few points of a half-line, at one gradient each.
+    """The lowest of a few points of a half-line, at one gradient each; the point of length 0 if none is lower than x.
 
-    Lengths grow while the value falls and goes on falling; if the first is too long already they shrink. That brackets
-    a minimum, which a cubic through both ends' values and slopes then locates. A slope says on which side of a minimum
-    a point is, so that a few points do where values alone need many.
+    Lengths grow while the value falls and the slope is negative. If the first is too long, they shrink. Once a minimum
+    is bracketed, a cubic through the values and slopes of both ends locates it. A slope tells on which side of a
+    minimum a point is, so this needs fewer points than a search by values.
 
     Args:
         line: s ↦ (value, slope) at x + sv.
         value: the value at x.
-        first: the length to begin with, with the sign to go in.
-        max_evaluations: of the line.
-        resolution: values that differ by less are equal; the slope, which has more digits, then tells where down is.
-
-    Returns:
-        The lowest point, with its sign; that of length 0 if none was lower than x.
+        first: the first length. Its sign is the direction of the search.
+        max_evaluations: a bound on the calls of `line`.
+        resolution: values that differ by less count as equal. Then the slope, which has more digits, decides.
 
     >>> best = by_slopes(lambda s: (s**4 / 4 - s**2, s**3 - 2 * s), value=0.0, first=-0.01, max_evaluations=12)
     >>> round(best.length, 2), round(best.value, 2)
@@ -131,7 +113,7 @@ def by_slopes(
 
     def at(s: float) -> Point:
         found, slope = line(sign * s)
-        return Point(s, _or_infinity(found), sign * slope)
+        return Point(s, found if math.isfinite(found) else math.inf, sign * slope)
 
     def goes_on(point: Point) -> bool:
         return point.slope < 0.0 and point.value <= near.value + resolution
@@ -143,34 +125,24 @@ def by_slopes(
         left -= 1
         point = at(s)
         best = min(best, point, key=lambda p: p.value)
-        if goes_on(point):
-            near = point
-            if far is not None:
-                break
-            s *= GROWTH
-        else:
-            far = point
-            if near.length > 0.0 or point.value < value - resolution:
-                break
-            s /= GROWTH
+        near, far = (point, far) if goes_on(point) else (near, point)
+        if far is not None and (near.length > 0.0 or point.value < value - resolution):
+            break
+        s = s * GROWTH if far is None else s / GROWTH
     for _ in range(min(REFINEMENTS, left)):
         if far is None or near.length == 0.0:
             break
         point = at(_between(near, far))
         best = min(best, point, key=lambda p: p.value)
-        if goes_on(point):
-            near = point
-        else:
-            far = point
+        near, far = (point, far) if goes_on(point) else (near, point)
     if best.value >= value - resolution:
         return Point(0.0, value, 0.0)
     return Point(sign * best.length, best.value, sign * best.slope)
 
 
 def _between(a: Point, b: Point) -> float:
-    """The minimum of the cubic through both points, kept away from them; their geometric mean where there is none."""
-    width = b.length - a.length
-    s = math.nan
+    """The minimum of the cubic through both points, kept away from them; without one, their geometric mean."""
+    width, s = b.length - a.length, math.nan
     if math.isfinite(b.value) and math.isfinite(b.slope):
         d = a.slope + b.slope - 3.0 * (b.value - a.value) / width
         root = d * d - a.slope * b.slope

@@ -1,1 +1,1 @@
-"""First-order stochastic methods, one a file: each takes (F, x, generator) to (y, z), as Algorithm 4 wants it."""
+"""First-order stochastic methods, one a file. Each maps (F, x, generator) to (y, z), as Algorithm 4 needs it."""

@@ -1,7 +1,7 @@
-"""The gradient at a point on fresh, independent batches, with its variance.
+"""The gradient at a point and its variance, from fresh, independent batches.
 
-It is NEON-A's first-order test, and the same batches then serve as the anchor of a variance-reduced epoch: the test is
-free for methods that need an anchor anyway.
+NEON-A's first-order test takes one. A variance-reduced epoch then uses the same batches as its anchor, so the test is
+free for methods that need an anchor.
 """
 
 from __future__ import annotations
@@ -18,25 +18,22 @@ from unsaddle.measure.batches import mean_gradient
 from unsaddle.objective import Objective, SampledFunction
 
 CHUNKS = 8
-"""Batches that an anchor consists of, where it is not of everything: what V is measured from."""
+"""The number of batches in an anchor on a sample. V is measured from them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Anchor:
-    """∇F_S(x) on fresh samples, and S itself."""
+    """`value` = F_S(x) and `gradient` = ∇F_S(x) on fresh samples S, |S| = `samples`."""
 
     x: Tensor = field(repr=False)
     functions: tuple[SampledFunction, ...] = field(repr=False)
-    """S, in batches whose sizes differ by one at most."""
+    """S, in batches whose sizes differ by at most one."""
     gradient: Tensor = field(repr=False)
-    """∇F_S(x)."""
     value: float
-    """F_S(x)."""
-    variance: float
-    """V, of one sample's gradient at x; nan where S is everything and nothing was seen of it."""
+    variance: float = math.nan
+    """V, the variance of one sample's gradient at x; nan if S is everything, as it is not measured then."""
     samples: int
-    """|S|."""
-    everything: bool
+    everything: bool = False
     """Whether F_S = F."""
 
     @property
@@ -45,7 +42,7 @@ class Anchor:
 
     @property
     def squared_error(self) -> float:
-        """E‖∇F_S(x) − ∇F(x)‖²: V/|S|, and nothing where S is everything."""
+        """E‖∇F_S(x) − ∇F(x)‖² = V/|S|; 0 if S is everything."""
         return 0.0 if self.everything else self.variance / self.samples
 
     @property
@@ -53,32 +50,32 @@ class Anchor:
         return math.isfinite(self.value) and math.isfinite(self.norm)
 
     def passes(self, eps: float) -> bool:
-        """‖∇F_S(x)‖² + V/|S| ≤ ε²: the noise in the gradient counts against it."""
+        """‖∇F_S(x)‖² + V/|S| ≤ ε²: noise in the gradient counts against it."""
         return self.norm**2 + self.squared_error <= eps**2
 
     def may_pass(self, eps: float, slack: float = 1.5) -> bool:
-        """Whether ‖∇F(x)‖ ≤ slack·ε is likely, with what sampling adds to the norm taken out."""
+        """Whether ‖∇F(x)‖ ≤ slack·ε is likely: sampling adds V/|S| to the squared norm, which is subtracted."""
         return self.norm**2 - self.squared_error <= (slack * eps) ** 2
 
     @property
     def rounding(self) -> float:
-        """By how much two values near this one may differ for no reason: four roundings."""
+        """The rounding error of a difference of values near this one: four roundings."""
         return 4.0 * torch.finfo(self.x.dtype).eps * abs(self.value)
 
     def value_at(self, x: Tensor) -> float:
-        """F_S at another point, on the same samples."""
+        """F_S at another point, on the same S."""
         return sum(f.size * float(f.value(x)) for f in self.functions) / self.samples
 
 
 def at_most(size: int, num_samples: int | None) -> int | None:
-    """The size of a sample, or None for everything where that is no more."""
+    """The size of a sample; None, which means everything, if that is at most `size`."""
     return None if num_samples is not None and size >= num_samples else size
 
 
 def anchor_at(objective: Objective, x: Tensor, size: int | None, generator: torch.Generator) -> Anchor:
-    """∇F_S(x) on `size` fresh samples, in eight batches; on everything if that is all there is, or if size is None.
+    """∇F_S(x) on `size` fresh samples in eight batches; on everything if size is None, or if there are no more.
 
-    Two samples at least, or there would be no V.
+    A sample has at least two elements, as V needs two.
 
     >>> from unsaddle import Function
     >>> seen = anchor_at(Function(lambda x: x @ x / 2), torch.ones(2), None, torch.Generator())
@@ -88,19 +85,10 @@ def anchor_at(objective: Objective, x: Tensor, size: int | None, generator: torc
     if size is None or at_most(size, objective.num_samples) is None:
         f = objective.sample()
         value, grad = f.value_and_grad(x)
-        return Anchor(
-            x=x,
-            functions=(f,),
-            gradient=grad.clone(),
-            value=float(value),
-            variance=math.nan,
-            samples=f.size,
-            everything=True,
-        )
+        return Anchor(x=x, functions=(f,), gradient=grad.clone(), value=float(value), samples=f.size, everything=True)
     size = max(2, size)
-    count = min(CHUNKS, size)
+    count, total = min(CHUNKS, size), 0.0
     functions = tuple(objective.sample((size + k) // count, generator) for k in range(count))
-    total = 0.0
 
     def gradients() -> Iterator[tuple[int, Tensor]]:
         nonlocal total
@@ -109,13 +97,7 @@ def anchor_at(objective: Objective, x: Tensor, size: int | None, generator: torc
             total += f.size * float(value)
             yield f.size, grad
 
-    seen = mean_gradient(gradients())
+    g = mean_gradient(gradients())
     return Anchor(
-        x=x,
-        functions=functions,
-        gradient=seen.mean,
-        value=total / seen.samples,
-        variance=seen.variance,
-        samples=seen.samples,
-        everything=False,
+        x=x, functions=functions, gradient=g.mean, value=total / g.samples, variance=g.variance, samples=g.samples
     )

@@ -1,4 +1,4 @@
-"""What NEON-A asks of a first-order method, and what it tells it."""
+"""The interface between NEON-A and a first-order method."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from unsaddle.first_order.anchor import Anchor
 from unsaddle.objective import Objective
 
-Plain = Callable[[Objective, Tensor, torch.Generator], tuple[Tensor, Tensor]]
-"""A method as the paper has it, 𝒜(F, x) → (y, z): y is tested, and z is where the next call starts if y is not yet
-stationary. A callable like this can be given to `minimize` as its `method`."""
+Pair = tuple[Tensor, Tensor]
+"""(y, z): NEON-A tests y next. If y fails, the next call starts at z. Often they are the same."""
+
+Plain = Callable[[Objective, Tensor, Generator], Pair]
+"""The paper's 𝒜(F, x) → (y, z). `minimize` takes a callable like this as its `method`."""
 
 
 @dataclass
 class Local:
-    """What is known about F where the run is. The framework and the methods keep it up to date."""
+    """What is known about F near the current point. The framework and the methods update it.
+
+    Letters: ε = `eps`, n = `num_samples` (None for a stream), L1 = `smoothness`, V = `variance`, ĝ = `gradient_norm` of
+    the last test.
+    """
 
     eps: float
     num_samples: int | None
-    """n, or None."""
     smoothness: float = math.nan
-    """L1."""
     variance: float = 0.0
-    """V."""
     gradient_norm: float = math.inf
-    """ĝ, as the last test saw it."""
 
     def samples_for(self, factor: float, at_least: int) -> int | None:
-        """factor·V/max(ε², ĝ²/4) samples: as many as the gradient needs, and no more. None for everything.
+        """factor·V/max(ε², ĝ²/4) samples, or `at_least` if that is more. None means everything.
 
-        Where more than half of all would be drawn, everything is: it has no sampling error at all.
+        If this is more than half of n, everything is taken, as that has no sampling error.
         """
         wanted = factor * self.variance / max(self.eps**2, min(self.gradient_norm, 1e150) ** 2 / 4.0)
         size = max(at_least, math.ceil(min(wanted, 1e15)))
@@ -43,39 +44,37 @@ class Local:
 
 
 class FirstOrderMethod:
-    """A method that NEON-A can promote: a dataclass whose fields are its settings, checked in `__post_init__`.
-
-    `advance` is the paper's 𝒜. It is handed the anchor that the framework's test took at x, if it took one, and may use
-    its samples; and `local`, whose L1 it may raise when it sees that it is too small.
-    """
+    """A method that NEON-A can promote: a dataclass whose fields are its settings, checked in `__post_init__`."""
 
     needs_finite_sum: ClassVar[bool] = False
-    """Whether there must be something to go through: a stream has no full gradient."""
+    """Whether the method needs a full gradient, which a stream does not have."""
     theory: ClassVar[Callable[..., Plain] | None] = None
-    """(premises, *, settings that the corollary leaves free) → the method with its constants, for settings='theory'."""
+    """(premises, *, free settings of the corollary) → the method with the constants of settings='theory'."""
 
     def test_size(self, local: Local) -> int | None:
         """|S| of the first-order test; None for everything."""
         raise NotImplementedError
 
-    def advance(
-        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """(y, z): the point to be tested next, and the one to go on from if it fails. Often they are the same."""
+    def advance(self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: Generator) -> Pair:
+        """The paper's 𝒜: (y, z) from x.
+
+        `seen` is the anchor of the test at x, if there was one; its samples may be used again. L1 in `local` may be
+        raised if it turns out to be too small.
+        """
         raise NotImplementedError
 
     def forget(self) -> None:
-        """The run has jumped elsewhere: drop velocities, if there are any."""
+        """Drop velocities, if there are any: the run has jumped."""
 
 
 SUCCESS, FAILURE = 0.9, 2.0
-"""What L1 is multiplied by when an epoch lowered F_S, and when it did not. Secants keep it from falling too low."""
+"""Factors on L1 after an epoch that lowered F_S, and after one that did not. Secants keep L1 from falling too low."""
 
 
 def guarded(seen: Anchor, x: Tensor, local: Local, secant: float = 0.0) -> Tensor:
-    """x, if F_S is no higher there than where it was looked at; else that point, with L1 doubled. One value on S.
+    """x if F_S is no higher there than at the anchor; else the anchor's point, and L1 is doubled. One value on S.
 
-    Up to rounding: near a minimum it is all that is left of the difference, and would undo every other epoch.
+    A rise within rounding is allowed. Else rounding would undo every other epoch near a minimum.
     """
     lower = seen.value_at(x) <= seen.value + seen.rounding  # False for nan.
     local.smoothness = max(local.smoothness * SUCCESS, secant) if lower else local.smoothness * FAILURE
@@ -84,18 +83,15 @@ def guarded(seen: Anchor, x: Tensor, local: Local, secant: float = 0.0) -> Tenso
 
 @dataclass
 class PlainMethod(FirstOrderMethod):
-    """A callable (F, x, generator) → (y, z) as a method that can be promoted."""
+    """A callable (F, x, generator) → (y, z) as a method that NEON-A can promote."""
 
     run: Plain
 
     def test_size(self, local: Local) -> int | None:
         return local.samples_for(4.0, at_least=64)
 
-    def advance(
-        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def advance(self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: Generator) -> Pair:
         answer = self.run(objective, x.clone(), generator)
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise TypeError(f"a method must return a pair (y, z), got {type(answer).__name__}; return (x, x) for one x")
-        y, z = answer
-        return y, z
+        return answer

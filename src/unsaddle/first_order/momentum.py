@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.first_order.anchor import Anchor, at_most
-from unsaddle.first_order.method import FirstOrderMethod, Local, Plain
+from unsaddle.first_order.method import FirstOrderMethod, Local, Pair, Plain
 from unsaddle.first_order.premises import Premises
 from unsaddle.objective import Objective
 from unsaddle.options import check_settings
@@ -20,16 +20,13 @@ from unsaddle.theory import framework
 
 @dataclass(frozen=True, kw_only=True)
 class MomentumSettings:
-    """Constants of SM."""
+    """Constants of SM. Letters: η = `step_size`, β = `momentum`, t + 1 = `num_steps`, b = `batch_size`."""
 
     step_size: float
-    """η; plain SGD takes steps of η/(1 − β)."""
     momentum: float
-    """β."""
     s: float
-    """0 for heavy ball, 1 for Nesterov, 1/(1 − β) for plain SGD."""
+    """0 for heavy ball, 1 for Nesterov, 1/(1 − β) for plain SGD, which takes steps of η/(1 − β)."""
     num_steps: int
-    """t + 1."""
     batch_size: int = 1
 
     def __post_init__(self) -> None:
@@ -41,24 +38,18 @@ class MomentumSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MomentumRound:
-    """What t + 1 steps of SM come to."""
+    """The result of t + 1 steps of SM. The last x and x^s, `last` and `last_s`, let a next round keep the velocity."""
 
     y: Tensor = field(repr=False)
-    """x⁺ at a random step: what the theory tests."""
+    """x⁺ at a random step, which the theory tests."""
     z: Tensor = field(repr=False)
-    """x⁺ after the last."""
+    """x⁺ after the last step."""
     last: Tensor = field(repr=False)
-    """The last iterate itself,"""
     last_s: Tensor = field(repr=False)
-    """and its companion x^s: with both, the next round keeps the velocity."""
 
 
 def sm(
-    objective: Objective,
-    x0: Tensor,
-    settings: MomentumSettings,
-    generator: torch.Generator,
-    companion: Tensor | None = None,
+    objective: Objective, x0: Tensor, settings: MomentumSettings, generator: Generator, companion: Tensor | None = None
 ) -> MomentumRound:
     """t + 1 steps of Algorithm 5 from x₀.
 
@@ -66,11 +57,9 @@ def sm(
         x_{τ+1} = x_τ − η∇f(x_τ; ξ_τ) + β(x^s_{τ+1} − x^s_τ)
         x⁺_{τ+1} = x_{τ+1} + β/(1−β)·(x_{τ+1} − x_τ + sη∇f(x_τ; ξ_τ))        (the plus is erratum E10)
 
-    and x⁺_{τ+1} = x⁺_τ − η/(1−β)·∇f(x_τ; ξ_τ), for every s: plain descent is hidden in momentum. y is x⁺ at a uniformly
-    random step (the first included), z the last. Cost: (t+1)·b component gradients.
-
-    Args:
-        companion: x^s to start with, to go on with the velocity of an earlier round; x₀ by default.
+    For every s, x⁺_{τ+1} = x⁺_τ − η/(1−β)·∇f(x_τ; ξ_τ): momentum contains plain descent. y is x⁺ at a uniformly random
+    one of the steps 0 … t, and z is the last x⁺. `companion` is the first x^s, x₀ by default. With that of an earlier
+    round, SM keeps its velocity. Cost: (t+1)·b component gradients.
     """
     eta, beta, s = settings.step_size, settings.momentum, settings.s
     x, xs = x0.clone(), (x0 if companion is None else companion).clone()
@@ -81,7 +70,7 @@ def sm(
         g = f.grad(x)
         wanted = tau + 1 in (chosen, settings.num_steps)  # x⁺ is needed at two steps only.
         if beta > 0.0:
-            # x^s_{τ+1} in the memory of x; x_{τ+1} = x^s_{τ+1} + β(x^s_{τ+1} − x^s_τ) + (s − 1)ηg in that of x^s_τ.
+            # x^s_{τ+1} overwrites x_τ. Then x_{τ+1} = x^s_{τ+1} + β(x^s_{τ+1} − x^s_τ) + (s − 1)ηg overwrites x^s_τ.
             x = x.sub_(g, alpha=s * eta) if s != 0.0 else x
             xs.lerp_(x, 1.0 + beta)
             x, xs = xs.add_(g, alpha=(s - 1.0) * eta) if s != 1.0 else xs, x
@@ -92,35 +81,30 @@ def sm(
             y = plus
         if wanted:
             plus = torch.add(x, torch.sub(x, xs), alpha=beta / (1.0 - beta))  # As x_τ − sηg is x^s_{τ+1}.
-        del g, f  # In place, and freed in this order: a vector beside a batch keeps the next from having its memory.
+        del g, f  # In this order: a vector that outlives its batch keeps the next batch from using that memory.
     return MomentumRound(y=y, z=plus, last=x, last_s=xs)
 
 
 def corollary_1(
-    premises: Premises, *, momentum: float, s: float, batch_size: int, num_steps: int, second_moment: float | None
+    premises: Premises, momentum: float, s: float, batch_size: int, num_steps: int, second_moment: float | None
 ) -> Plain:
-    """SM with the step size of Corollary 1; `second_moment` is σ² ≥ E‖∇f(x; ξ)‖², V by default: right for plain SGD."""
+    """SM with the step size of Corollary 1. `second_moment` is σ² ≥ E‖∇f(x; ξ)‖². V, the default, is for plain SGD."""
     known, eps, gamma = premises.constants, premises.eps, premises.gamma
     moment = known.variance if second_moment is None else second_moment
-    noise = framework.momentum_noise_scale(
-        momentum=momentum, variant=s, smoothness=known.smoothness, second_moment=moment
-    )
-    step = framework.momentum_step_size(eps=eps, momentum=momentum, smoothness=known.smoothness, noise_scale=noise)
+    scales = {"momentum": momentum, "smoothness": known.smoothness}
+    noise = framework.momentum_noise_scale(variant=s, second_moment=moment, **scales)
+    largest = framework.momentum_step_size(eps=eps, noise_scale=noise, **scales)
 
-    def run(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        admissible = math.inf
+    def run(objective: Objective, x: Tensor, generator: Generator) -> Pair:
+        step = largest
         if noise > 0.0:
-            # At η = ε²/(6D) the corollary's range of t is empty for any C that NEON can promise; this η fills it.
+            # At η = ε²/(6D) no t is admissible in Corollary 1, for any C that NEON can promise. At this η one is.
+            c = premises.escape_constant(vectors.dimension(x))
             admissible = framework.momentum_max_step_size(
-                num_steps=num_steps,
-                gamma=gamma,
-                momentum=momentum,
-                noise_scale=noise,
-                escape_constant=premises.escape_constant(vectors.dimension(x)),
+                num_steps=num_steps, gamma=gamma, momentum=momentum, noise_scale=noise, escape_constant=c
             )
-        settings = MomentumSettings(
-            step_size=min(step, admissible), momentum=momentum, s=s, num_steps=num_steps, batch_size=batch_size
-        )
+            step = min(step, admissible)
+        settings = MomentumSettings(step_size=step, momentum=momentum, s=s, num_steps=num_steps, batch_size=batch_size)
         done = sm(objective, x, settings, generator)
         return done.y, done.z
 
@@ -128,7 +112,7 @@ def corollary_1(
 
 
 ROUND = 20
-"""Steps between tests: one on a batch of the same size then costs a twentieth."""
+"""Steps between tests. A test on a batch of the same size then adds a twentieth to the cost."""
 
 
 @dataclass(kw_only=True)
@@ -137,24 +121,21 @@ class Sgd(FirstOrderMethod):
 
         b = max(16, 2kV/max(ε², ĝ²/4)),   η/(1−β) = 0.5k/L1,   k = 1, or 2.5 with momentum
 
-    After each round of twenty steps the batch of the last test answers once more: where its value rose, L1 is raised,
-    and where it rose out of all bounds the round is undone. Heavy ball and Nesterov's method, which differ in β and s
-    alone, keep their velocity from round to round.
+    After each round of twenty steps, the value on the batch of the last test is computed again. If it rose, L1 is
+    raised. If it rose too far, the round is undone. `HeavyBall` and `Nesterov` keep their velocity from round to round.
     """
 
     batch_size: int | None = None
     step_size: float | None = None
     num_steps: int = ROUND
     _companion: Tensor | None = field(default=None, init=False, repr=False)
-
     _s: ClassVar[float] = 1.0
 
     @classmethod
     def theory(
         cls, premises: Premises, *, batch_size: int = 1, num_steps: int = 1, second_moment: float | None = None
     ) -> Plain:
-        free: dict[str, Any] = {"batch_size": batch_size, "num_steps": num_steps, "second_moment": second_moment}
-        return corollary_1(premises, momentum=0.0, s=cls._s, **free)
+        return corollary_1(premises, 0.0, cls._s, batch_size, num_steps, second_moment)
 
     def __post_init__(self) -> None:
         counts = ("batch_size", "num_steps")
@@ -177,17 +158,11 @@ class Sgd(FirstOrderMethod):
         size = local.samples_for(2.0 * self._gain, at_least=16)
         return local.num_samples or 1 if size is None else size
 
-    def advance(
-        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def advance(self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: Generator) -> Pair:
+        beta, b = self._beta, self._batch(local)
         effective = 0.5 * self._gain / local.smoothness if self.step_size is None else self.step_size
-        settings = MomentumSettings(
-            step_size=effective * (1.0 - self._beta),
-            momentum=self._beta,
-            s=self._s,
-            num_steps=self.num_steps,
-            batch_size=self._batch(local),
-        )
+        step = effective * (1.0 - beta)
+        settings = MomentumSettings(step_size=step, momentum=beta, s=self._s, num_steps=self.num_steps, batch_size=b)
         done = sm(objective, x, settings, generator, self._companion)
         self._companion = done.last_s
         if self.step_size is None and seen is not None and not self._kept(done.last, seen, local):
@@ -201,7 +176,7 @@ class Sgd(FirstOrderMethod):
             local.smoothness *= 0.95
             return True
         local.smoothness *= 1.5
-        # A step cannot raise F_S by more than it could gain to first order, but by instability.
+        # A rise above what a step could gain to first order means instability.
         return math.isfinite(value) and value - seen.value <= seen.norm**2 / local.smoothness * self.num_steps
 
     def forget(self) -> None:
@@ -210,10 +185,9 @@ class Sgd(FirstOrderMethod):
 
 @dataclass(kw_only=True)
 class HeavyBall(Sgd):
-    """Heavy ball: s = 0, β = `momentum`, and all else as in `Sgd`."""
+    """Heavy ball: s = 0 and β = `momentum`. The rest is as in `Sgd`."""
 
     momentum: float = 0.9
-
     _s: ClassVar[float] = 0.0
 
     @classmethod
@@ -226,8 +200,7 @@ class HeavyBall(Sgd):
         second_moment: float | None = None,
         momentum: float = 0.9,
     ) -> Plain:
-        free: dict[str, Any] = {"batch_size": batch_size, "num_steps": num_steps, "second_moment": second_moment}
-        return corollary_1(premises, momentum=momentum, s=cls._s, **free)
+        return corollary_1(premises, momentum, cls._s, batch_size, num_steps, second_moment)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -240,7 +213,7 @@ class HeavyBall(Sgd):
 
 @dataclass(kw_only=True)
 class Nesterov(HeavyBall):
-    """Nesterov's accelerated gradient: s = 1, β = `momentum`, and all else as in `Sgd`."""
+    """Nesterov's accelerated gradient: s = 1 and β = `momentum`. The rest is as in `Sgd`."""
 
     _s: ClassVar[float] = 1.0
 

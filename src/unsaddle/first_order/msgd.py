@@ -1,14 +1,14 @@
-"""Mini-batch SGD, eq. (18) and Corollary 2: one step on a batch large enough for its gradient to be right."""
+"""Mini-batch SGD, eq. (18) and Corollary 2: one step on a batch so large that its gradient is accurate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from unsaddle.first_order.anchor import Anchor, anchor_at
-from unsaddle.first_order.method import FAILURE, SUCCESS, FirstOrderMethod, Local, Plain
+from unsaddle.first_order.anchor import Anchor, anchor_at, at_most
+from unsaddle.first_order.method import FAILURE, SUCCESS, FirstOrderMethod, Local, Pair, Plain
 from unsaddle.first_order.premises import Premises
 from unsaddle.objective import Objective
 from unsaddle.options import check_settings
@@ -20,9 +20,9 @@ BACKTRACKS = 40
 def corollary_2(premises: Premises) -> Plain:
     """y = x, z = x − ∇F_S(x)/L1 with |S| = 2V/ε²."""
     known = premises.constants
-    size = premises.at_most(framework.msgd_sample_size(eps=premises.eps, variance=known.variance))
+    size = at_most(framework.msgd_sample_size(eps=premises.eps, variance=known.variance), premises.num_samples)
 
-    def run(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def run(objective: Objective, x: Tensor, generator: Generator) -> Pair:
         g = objective.sample(size, generator).grad(x)
         return x, torch.sub(x, g, alpha=1.0 / known.smoothness)
 
@@ -31,10 +31,10 @@ def corollary_2(premises: Premises) -> Plain:
 
 @dataclass(kw_only=True)
 class Msgd(FirstOrderMethod):
-    """z = x − ∇F_S1(x)/L1 with |S1| = 2V/max(ε², ĝ²/4), where L1 is doubled until F_S1 falls by a quarter of ‖h‖²/L1.
+    """Mini-batch SGD with measured constants: z = x − h/L1 with h = ∇F_S1(x), |S1| = 2V/max(ε², ĝ²/4).
 
-    The paper's y is x itself. The framework's test of y is on the step's S1, so testing z next, as here, is the same
-    sequence of tests one step later. Cost: |S1| component gradients and as many values.
+    L1 is doubled until F_S1 falls by ‖h‖²/(4·L1). The paper's y is x. Here y is z: the framework tests on S1, so the
+    tests are the same, one step later. Cost: |S1| component gradients, and |S1| values for each L1 tried.
     """
 
     batch_size: int | None = None
@@ -48,9 +48,7 @@ class Msgd(FirstOrderMethod):
     def test_size(self, local: Local) -> int | None:
         return local.samples_for(2.0, at_least=16) if self.batch_size is None else self.batch_size
 
-    def advance(
-        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def advance(self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: Generator) -> Pair:
         seen = anchor_at(objective, x, self.test_size(local), generator) if seen is None else seen
         if self.step_size is not None:
             z = torch.sub(seen.x, seen.gradient, alpha=self.step_size)

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from unsaddle.first_order.anchor import Anchor, anchor_at
-from unsaddle.first_order.method import FirstOrderMethod, Local, Plain, guarded
+from unsaddle.first_order.anchor import Anchor, anchor_at, at_most
+from unsaddle.first_order.method import FirstOrderMethod, Local, Pair, Plain, guarded
 from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
 from unsaddle.first_order.premises import Premises
 from unsaddle.objective import Objective
@@ -20,14 +20,14 @@ SUB_EPOCHS = 2
 
 
 def allen_zhu(premises: Premises, *, batch_size: int = 1, sigma: float | None = None) -> Plain:
-    """y a random centre and z the last one of an epoch of Natasha1.5, with the constants of Allen-Zhu's theorem."""
+    """An epoch of Natasha1.5 with the constants of Allen-Zhu's theorem: y is a random centre, z the last one."""
     known, n, eps = premises.constants, premises.num_samples, premises.eps
     scales = {"eps": eps, "smoothness": known.smoothness, "variance": known.variance}
     sigma = framework.natasha_convexity(sigma=sigma or premises.gamma, **scales)
-    size = premises.at_most(framework.natasha_anchor_size(eps=eps, variance=known.variance))
+    size = at_most(framework.natasha_anchor_size(eps=eps, variance=known.variance), n)
     sub_epochs = framework.natasha_num_sub_epochs(sigma=sigma, **scales)
     steps = framework.natasha_num_steps(anchor_size=(n or 1) if size is None else size, num_sub_epochs=sub_epochs)
-    steps = max(2, steps)  # With one step, a random one of x_0 … x_{m−1} is x_0: it would never move.
+    steps = max(2, steps)  # With m = 1 the random one of x_0 … x_{m−1} is x_0, and x would never move.
     epoch = Natasha15Settings(
         step_size=framework.natasha_step_size(sigma=sigma, num_steps=steps),
         sigma=sigma,
@@ -37,7 +37,7 @@ def allen_zhu(premises: Premises, *, batch_size: int = 1, sigma: float | None = 
         centre="random",
     )
 
-    def run(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def run(objective: Objective, x: Tensor, generator: Generator) -> Pair:
         mean = objective.sample(size, generator).grad(x).clone()
         last, centres = natasha15_epoch(objective, x, mean, epoch, generator)
         return centres[int(torch.randint(len(centres), (), generator=generator, device=generator.device))], last
@@ -51,7 +51,7 @@ class Natasha(FirstOrderMethod):
 
         α = 0.5/(L1 + 2σ),   m = |S1|/(b·p)
 
-    An epoch that raises F_S1 is undone (`guarded`). Cost: |S1| + 2b·m·p component gradients, and |S1| values.
+    `guarded` undoes an epoch that raises F_S1. Cost: |S1| + 2b·m·p component gradients, and |S1| values.
     """
 
     batch_size: int | None = None
@@ -68,9 +68,7 @@ class Natasha(FirstOrderMethod):
     def test_size(self, local: Local) -> int | None:
         return local.samples_for(4.0, at_least=64) if self.anchor_size is None else self.anchor_size
 
-    def advance(
-        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def advance(self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: Generator) -> Pair:
         seen = anchor_at(objective, x, self.test_size(local), generator) if seen is None else seen
         b = math.ceil(0.2 * seen.samples ** (2.0 / 3.0)) if self.batch_size is None else self.batch_size
         sigma = 0.1 * local.smoothness if self.sigma is None else self.sigma

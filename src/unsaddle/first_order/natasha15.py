@@ -1,4 +1,4 @@
-"""Natasha 1.5: variance reduction in sub-epochs, each around a centre that it is tied to."""
+"""Natasha 1.5: variance reduction in sub-epochs, each tied to a centre."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from unsaddle import checks
 from unsaddle.first_order.anchor import at_most
@@ -16,33 +16,28 @@ from unsaddle.objective import Objective
 CENTRES = ("random", "average", "last")
 
 Penalty = Callable[[Tensor], Tensor | None]
-"""The gradient of a term that is added to F and needs no samples; None where it is zero."""
+"""The gradient of a term added to F that needs no samples; None if it is zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Natasha15Settings:
-    """Constants of one epoch."""
+    """Constants of one epoch. Letters: α = `step_size`, p = `sub_epochs`, m = `steps` a sub-epoch, b = `batch_size`."""
 
     step_size: float
-    """α."""
     sigma: float
-    """σ: each sub-epoch works on F(x) + σ‖x − x̂‖². The theory wants ∇²F ⪰ −σI; L1 always does."""
+    """σ: each sub-epoch works on F(x) + σ‖x − x̂‖². The theory needs ∇²F ⪰ −σI, which holds for σ = L1."""
     sub_epochs: int
-    """p."""
     steps: int
-    """m, the steps of a sub-epoch."""
     batch_size: int = 1
-    """b, fresh samples a step; 1 in the paper."""
     centre: str = "last"
-    """What a sub-epoch hands to the next as x̂: a "random" one of x_0 … x_{m−1} as the paper has it, their "average" as
-    it advises, or the "last", x_m. With m = 1 the first two are x_0 and do not move."""
+    """The next sub-epoch's x̂: a "random" one of x_0 … x_{m−1} (the paper), their "average" (its advice), or the "last",
+    x_m. With m = 1 the first two are x_0, so x does not move."""
 
     def __post_init__(self) -> None:
         checks.positive(self.step_size, "step_size")
         checks.not_negative(self.sigma, "sigma", "0 gives SVRG with a fixed length")
-        checks.count(self.sub_epochs, "sub_epochs")
-        checks.count(self.steps, "steps")
-        checks.count(self.batch_size, "batch_size")
+        for name in ("sub_epochs", "steps", "batch_size"):
+            checks.count(getattr(self, name), name)
         checks.choice(self.centre, "centre", CENTRES)
 
 
@@ -51,23 +46,20 @@ def natasha15_epoch(
     x: Tensor,
     anchor_gradient: Tensor,
     settings: Natasha15Settings,
-    generator: torch.Generator,
+    generator: Generator,
     *,
     penalty: Penalty | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
-    """One epoch of Natasha 1.5 from x, at which the gradient on the anchor's samples is known.
+    """One epoch of Natasha 1.5 from x. Returns the last x̂, and the p centres that the sub-epochs started from.
 
         x̃ = x̂ = x;   μ = ∇F_S(x̃)
         for s = 0 … p−1:   x_0 = x̂
             for t = 0 … m−1:   x_{t+1} = x_t − α(∇f_i(x_t) − ∇f_i(x̃) + μ + ∇ψ(x_t) + 2σ(x_t − x̂)),   i fresh
             x̂ = one of x_0 … x_m, as `centre` says
 
-    Allen-Zhu (2017), Algorithm 1. Letters: α = `step_size`, σ = `sigma`, p = `sub_epochs`, m = `steps`, μ =
-    `anchor_gradient`, ψ = `penalty`, which Natasha 2 adds. Departure: b samples a step in the place of one.
-
-    Returns the last x̂, and the p centres that the sub-epochs started from, of which the theory returns a random one.
-
-    Cost: 2·b·m·p component gradients; the anchor's are the caller's.
+    Allen-Zhu (2017), Algorithm 1, which returns a random centre. μ = `anchor_gradient` is that at x, on the anchor's
+    samples. ψ = `penalty` is an addition of Natasha 2. Departure: b samples a step instead of one. Cost: 2·b·m·p
+    component gradients, without the anchor's.
 
     >>> from unsaddle import Function
     >>> bowl, x = Function(lambda x: x @ x / 2), torch.ones(1)
@@ -77,15 +69,11 @@ def natasha15_epoch(
     ([0.25], [[1.0], [0.5]])
     """
     m, size = settings.steps, at_most(settings.batch_size, objective.num_samples)
-    anchor, centre, centres = x, x, []
+    anchor, centre, centres, at_random = x, x, [], settings.centre == "random"
     for _ in range(settings.sub_epochs):
         x = centre.clone()
         centres.append(centre)
-        chosen = (
-            int(torch.randint(m, (), generator=generator, device=generator.device))
-            if settings.centre == "random"
-            else -1
-        )
+        chosen = int(torch.randint(m, (), generator=generator, device=generator.device)) if at_random else -1
         kept = torch.zeros_like(x)
         for t in range(m):
             if t == chosen:
@@ -95,8 +83,7 @@ def natasha15_epoch(
             step = reduced_gradient(objective.sample(size, generator), x, anchor, anchor_gradient)
             if settings.sigma > 0.0:
                 step.add_(x, alpha=2.0 * settings.sigma).sub_(centre, alpha=2.0 * settings.sigma)
-            extra = None if penalty is None else penalty(x)
-            if extra is not None:
+            if penalty is not None and (extra := penalty(x)) is not None:
                 step.add_(extra)
             x.sub_(step, alpha=settings.step_size)
         centre = x if settings.centre == "last" else kept

@@ -1,40 +1,39 @@
-"""What Theorem 3 and its corollaries take as known."""
+"""The constants that Theorem 3 and its corollaries take as known."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unsaddle.first_order.anchor import at_most
 from unsaddle.options import Options
 from unsaddle.theory import extraction, framework
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemConstants:
-    """What the theorems take as known."""
+    """Constants of F. Letters: L1 = `smoothness`, L2 = `hessian_lipschitz`, V = `variance`, G = `sub_gaussian`."""
 
     smoothness: float
-    """L1."""
     hessian_lipschitz: float
-    """L2."""
     variance: float = 0.0
-    """V."""
     sub_gaussian: float = 0.0
-    """G."""
+
+    def direction_fraction(self, *, dimension: int, gamma: float, delta: float) -> float:
+        """c of Lemma 2: a direction found on samples has curvature −cγ or less."""
+        ell = extraction.sampled_log_factor(dimension=dimension, smoothness=self.smoothness, gamma=gamma, delta=delta)
+        return extraction.sampling_accuracy(log_factor=ell)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Premises:
-    """What a corollary has a first-order method's constants from."""
+    """The input of a corollary, which gives the constants of a first-order method. n = `num_samples`, or None."""
 
     options: Options
     constants: ProblemConstants
     num_samples: int | None
-    """n, or None."""
 
     @property
     def eps(self) -> float:
-        """The target that the method is called with: half of the ε of the test (E18)."""
+        """The method's target: half of the ε of the test (E18)."""
         return framework.first_order_target(eps=self.options.eps)
 
     @property
@@ -43,14 +42,7 @@ class Premises:
             raise ValueError("settings='theory' needs gamma; give it, or use settings='practical'")
         return self.options.gamma
 
-    def at_most(self, size: int) -> int | None:
-        """The size, or None for everything where that is no more."""
-        return at_most(size, self.num_samples)
-
     def escape_constant(self, dimension: int) -> float:
-        """C, with the c that Lemma 2 promises of a direction found on samples."""
-        ell = extraction.sampled_log_factor(
-            dimension=dimension, smoothness=self.constants.smoothness, gamma=self.gamma, delta=self.options.delta
-        )
-        fraction = extraction.sampling_accuracy(log_factor=ell)
-        return framework.escape_constant(fraction=fraction, hessian_lipschitz=self.constants.hessian_lipschitz)
+        """C of Theorem 3, with the c of Lemma 2."""
+        c = self.constants.direction_fraction(dimension=dimension, gamma=self.gamma, delta=self.options.delta)
+        return framework.escape_constant(fraction=c, hessian_lipschitz=self.constants.hessian_lipschitz)

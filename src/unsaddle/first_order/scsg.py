@@ -1,4 +1,4 @@
-"""SCSG (Lei, Ju, Chen and Jordan 2017), with which NEON-SCSG is made: Corollary 3 and the supplement's SCSG-epoch."""
+"""SCSG (Lei, Ju, Chen and Jordan 2017), the method in NEON-SCSG: Corollary 3 and the supplement's SCSG-epoch."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.first_order.anchor import Anchor, anchor_at
-from unsaddle.first_order.method import FirstOrderMethod, Local, Plain, guarded
+from unsaddle.first_order.method import FirstOrderMethod, Local, Pair, Plain, guarded
 from unsaddle.first_order.premises import Premises
 from unsaddle.first_order.variance_reduced import Descent, InnerLoop, descend
 from unsaddle.objective import Objective
@@ -18,11 +18,11 @@ from unsaddle.options import check_settings
 from unsaddle.theory import framework
 
 LONGEST = 10.0
-"""An epoch is no longer than so many times its mean; the geometric law has no bound."""
+"""The longest epoch, in units of the mean. The geometric law has no bound."""
 
 
-def epoch_length(anchor_size: int, batch_size: int, generator: torch.Generator) -> int:
-    """N with P(N = k) = (B/(B+b))^k · b/(B+b), k = 0, 1, …: of mean B/b (E13), cut off at ten times that.
+def epoch_length(anchor_size: int, batch_size: int, generator: Generator) -> int:
+    """N with P(N = k) = (B/(B+b))^k · b/(B+b), k = 0, 1, …. Its mean is B/b (E13). It is cut off at ten times that.
 
     >>> random = torch.Generator().manual_seed(0)
     >>> lengths = [epoch_length(100, 10, random) for _ in range(2000)]
@@ -35,14 +35,9 @@ def epoch_length(anchor_size: int, batch_size: int, generator: torch.Generator) 
 
 
 def scsg_epoch(
-    objective: Objective,
-    seen: Anchor,
-    *,
-    batch_size: int,
-    step_size: float,
-    generator: torch.Generator,
+    objective: Objective, seen: Anchor, *, batch_size: int, step_size: float, generator: Generator
 ) -> Descent:
-    """One epoch from the anchor at x₀, of which S1 is the samples.
+    """One epoch from an anchor at x₀ on the samples S1.
 
         h = ∇F_S1(x₀);  N geometric with mean |S1|/b;  N steps of `descend`
 
@@ -54,11 +49,11 @@ def scsg_epoch(
 
 
 def corollary_3(premises: Premises, *, batch_size: int = 1) -> Plain:
-    """y = z = the end of an epoch, whose anchor and step follow from ε, γ, V and L1."""
-    known, n = premises.constants, premises.num_samples
+    """y = z = the end of an epoch. The anchor's size and the step follow from ε, γ, V and L1."""
+    known = premises.constants
     checks.count(batch_size, "batch_size")
 
-    def run(objective: Objective, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def run(objective: Objective, x: Tensor, generator: Generator) -> Pair:
         size = framework.scsg_anchor_size(
             eps=premises.eps,
             gamma=premises.gamma,
@@ -66,7 +61,7 @@ def corollary_3(premises: Premises, *, batch_size: int = 1) -> Plain:
             variance=known.variance,
             smoothness=known.smoothness,
             escape_constant=premises.escape_constant(vectors.dimension(x)),
-            population=n,
+            population=premises.num_samples,
         )
         step = framework.scsg_step_size(anchor_size=size, batch_size=batch_size, smoothness=known.smoothness)
         seen = anchor_at(objective, x, size, generator)
@@ -82,8 +77,8 @@ class Scsg(FirstOrderMethod):
 
         |S1| = max(64, 4V/max(ε², ĝ²/4)),   b = 0.2·|S1|^{2/3},   η = 0.5/L1
 
-    and an epoch that raises F_S1 is undone (`guarded`). The paper's |S1| ≥ 12V/ε² is every sample of most data sets;
-    while the gradient is large, far fewer show where it points.
+    `guarded` undoes an epoch that raises F_S1. The paper's |S1| ≥ 12V/ε² is more than most data sets have. While the
+    gradient is large, far fewer samples show its direction.
     """
 
     batch_size: int | None = None
@@ -99,9 +94,7 @@ class Scsg(FirstOrderMethod):
     def test_size(self, local: Local) -> int | None:
         return local.samples_for(4.0, at_least=64) if self.anchor_size is None else self.anchor_size
 
-    def advance(
-        self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def advance(self, objective: Objective, x: Tensor, seen: Anchor | None, local: Local, generator: Generator) -> Pair:
         seen = anchor_at(objective, x, self.test_size(local), generator) if seen is None else seen
         b = math.ceil(0.2 * seen.samples ** (2.0 / 3.0)) if self.batch_size is None else self.batch_size
         step_size = 0.5 / local.smoothness if self.step_size is None else self.step_size

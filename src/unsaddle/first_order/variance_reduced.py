@@ -1,4 +1,4 @@
-"""The inner loop that SVRG and SCSG share: steps along ∇F_Sk(x) − ∇F_Sk(x₀) + h, with h the gradient at the anchor."""
+"""The inner loop of SVRG and SCSG: steps along ∇F_Sk(x) − ∇F_Sk(x₀) + h, with h the gradient at the anchor x₀."""
 
 from __future__ import annotations
 
@@ -6,67 +6,53 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from unsaddle import vectors
 from unsaddle.first_order.anchor import at_most
 from unsaddle.objective import Objective, SampledFunction
 
 SECANTS, SECANT_EVERY = 4, 8
-"""About so many secants are taken in a loop, and no more than each so many steps: one costs two norms, which a step on
-one sample would notice."""
+"""A loop takes about SECANTS secants, at least SECANT_EVERY steps apart: each costs two norms, which is much beside a
+step on one sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InnerLoop:
-    """Constants of the loop."""
+    """Constants of the loop. Letters: b = |S_k| = `batch_size`, η = `step_size`, N = `num_steps`."""
 
     batch_size: int
-    """b = |S_k|."""
     step_size: float
-    """η."""
     num_steps: int
-    """N."""
 
 
 class Descent(NamedTuple):
-    """What the loop comes to."""
+    """The result of the loop: `last` is x_N."""
 
     last: Tensor
-    """x_N."""
     chosen: Tensor
-    """x_k of the k that was asked for, or x_N."""
+    """The iterate that `choose` asked for, or x_N."""
     secant: float
-    """The largest ‖∇F_Sk(x) − ∇F_Sk(x₀)‖/‖x − x₀‖ that was measured; 0 if none was."""
+    """The largest measured ‖∇F_Sk(x) − ∇F_Sk(x₀)‖/‖x − x₀‖; 0 without one."""
 
 
 def reduced_gradient(f: SampledFunction, x: Tensor, anchor: Tensor, h: Tensor, out: Tensor | None = None) -> Tensor:
-    """∇F_S(x) − ∇F_S(x₀) + h, in `out` if there is one. Its noise vanishes with ‖x − x₀‖. Two gradients."""
+    """∇F_S(x) − ∇F_S(x₀) + h, in `out` if given. Its noise vanishes with ‖x − x₀‖. Two gradients."""
     # The function may answer both calls in the same memory, so the first answer is used before the second call.
-    step = torch.sub(h, f.grad(anchor), out=out)
-    return step.add_(f.grad(x))
+    return torch.sub(h, f.grad(anchor), out=out).add_(f.grad(x))
 
 
 def descend(
-    objective: Objective,
-    anchor: Tensor,
-    h: Tensor,
-    settings: InnerLoop,
-    generator: torch.Generator,
-    *,
-    choose: int | None = None,
+    objective: Objective, x0: Tensor, h: Tensor, settings: InnerLoop, generator: Generator, *, choose: int | None = None
 ) -> Descent:
-    """N variance-reduced steps from the anchor x₀.
+    """N variance-reduced steps from the anchor x₀, at which h is the gradient.
 
         x = x₀;  k = 1 … N:  S_k fresh, |S_k| = b;  x ← x − η(∇F_Sk(x) − ∇F_Sk(x₀) + h)
 
-    Cost: 2bN component gradients.
-
-    Args:
-        h: the gradient at the anchor.
-        choose: the step, 0 … N − 1, before which the iterate is kept as well; the theory of SVRG returns a random one.
+    If `choose` is one of 0 … N − 1, the iterate before that step is returned, too: the theory of SVRG needs a random
+    one. Cost: 2bN component gradients.
     """
-    x = chosen = anchor.clone()
+    x = chosen = x0.clone()
     step, room, secant = torch.empty_like(h), torch.empty_like(h), 0.0
     b, eta = at_most(settings.batch_size, objective.num_samples), settings.step_size
     every = max(SECANT_EVERY, settings.num_steps // SECANTS)
@@ -74,11 +60,11 @@ def descend(
         if k == choose:
             chosen = x.clone()
         f = objective.sample(b, generator)
-        reduced_gradient(f, x, anchor, h, out=step)
+        reduced_gradient(f, x, x0, h, out=step)
         if k % every == every - 1:
-            distance = vectors.norm(torch.sub(x, anchor, out=room))
+            distance = vectors.norm(torch.sub(x, x0, out=room))
             if distance > 0.0:
                 secant = max(secant, vectors.norm(torch.sub(step, h, out=room)) / distance)
         x.sub_(step, alpha=eta)
-        del f  # Else its rows live on while the next are gathered, and memory goes back and forth to the system.
+        del f  # Frees its rows before the next are gathered. Else memory goes back and forth to the system.
     return Descent(x, chosen, secant)

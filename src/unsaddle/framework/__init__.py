@@ -1,4 +1,4 @@
-"""NEON-A, Algorithm 4: any first-order method, promoted to second-order stationarity."""
+"""NEON-A, Algorithm 4: promotes any first-order method to second-order stationary points."""
 
 from unsaddle.framework.neon_a import neon_a
 from unsaddle.framework.plan import Evidence, Plan

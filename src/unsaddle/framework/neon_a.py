@@ -9,26 +9,23 @@ from unsaddle.framework.plan import Plan
 from unsaddle.run import Ending, Run, RunEnded
 
 STALLED = 200
-"""Tests in a row on everything that see neither the value fall, up to rounding, nor the gradient halved, before the run
-gives up."""
+"""The run gives up after this many tests in a row on everything without a lower value or a gradient norm halved."""
 
 FRUITLESS = 3
-"""Extractions in a row that neither find nor exclude, or find what goes down neither way, before the run gives up."""
+"""The run gives up after this many extractions in a row that do not decide, or whose direction does not lead down."""
 
 
 def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = True) -> None:
-    """Run a first-order method 𝒜 until it is at a second-order stationary point.
+    """Run a first-order method 𝒜 to a second-order stationary point.
 
         (y, z) = 𝒜(x)
         S fresh:  ‖∇F_S(y)‖ > ε:  x = z, again
         S2 fresh: v = NEON(F_S2, y);  none: return y
         x = y ∓ s·v, again
 
-    The start is tested before 𝒜 is called, so that a run that begins at a stationary point spends nothing on leaving it
-    by accident. The anchor that the test takes at y is handed on to 𝒜 wherever z is y. Without `promoted`
-    the run ends at the first point that passes the test.
-
-    Ends by `RunEnded`; cost, trace and what is known about the last point are in `run`.
+    The start is tested before 𝒜 is called, so a run does not leave a stationary start by accident. 𝒜 gets the anchor of
+    the test if z is y. Without `promoted`, the run ends at the first point that passes the test. It ends by `RunEnded`.
+    `run` then holds the cost, the trace and what is known about the last point.
     """
     local = Local(eps=run.eps, num_samples=run.num_samples)
     y = z = good = run.x
@@ -62,7 +59,7 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
         found = plan.extract(run, y)
         run.extracted(curvature=found.curvature, error=found.error, gamma=found.gamma, note=found.note)
         if found.decided and found.direction is None:
-            if found.eps < run.eps:  # L1 or ‖y‖ is smaller here than where the run began.
+            if found.eps < run.eps:  # L1 or ‖y‖ is smaller here than at the start.
                 run.eps = local.eps = found.eps
             if plan.is_small(run, seen):
                 raise RunEnded(Ending.SECOND_ORDER_POINT)

@@ -1,4 +1,4 @@
-"""What Algorithm 4 leaves open: how y is tested, how a direction is looked for, and how it is followed."""
+"""The parts of Algorithm 4 that differ in theory and practice: test, extraction and escape."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from unsaddle.run import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What an extraction came to."""
+    """The result of an extraction."""
 
     direction: Tensor | None = field(repr=False, default=None)
     decided: bool
-    """Whether it found a direction, or excluded one."""
+    """Whether a direction was found or excluded."""
     curvature: float = math.nan
-    """Along the direction; else the lowest that was seen."""
+    """The curvature along the direction; without one, the lowest seen."""
     error: float = 0.0
-    """How far sampling may hide a lower one."""
+    """The error of the curvature; without a direction, how far λ_min(F_S) may lie above λ_min(F)."""
     gamma: float = math.nan
     radius: float = math.nan
     samples: int | None = None
     """|S2|; None for everything."""
     eps: float = math.nan
-    """ε as it follows from L1 at this point; nan where it was given."""
+    """ε that follows from L1 at this point; nan if the caller gave ε."""
     note: str = ""
 
 
 def weighed(
     found: Curvature, judgement: Judgement, samples: int | None, slack: float = 0.0, eps: float = math.nan
 ) -> Evidence:
-    """What the framework needs of an extraction and the judge's word on it."""
+    """Make the evidence from an extraction and its judgement."""
     at = found.measurements[-1] if found.direction is not None else None
     return Evidence(
         direction=found.direction,
@@ -54,10 +54,10 @@ def weighed(
 
 
 class Plan(Protocol):
-    """Constants measured (`PracticalPlan`), or those of the theorems (`TheoryPlan`)."""
+    """Test, extraction and escape: with measured constants (`PracticalPlan`), or those of theorems (`TheoryPlan`)."""
 
     def begin(self, run: Run, x: Tensor, local: Local) -> None:
-        """Learn what has to be known about F at x, where the run starts or has jumped to."""
+        """Set the constants at x, at the start and after each escape."""
 
     def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
         """∇F_S(y) on fresh samples."""
@@ -66,10 +66,10 @@ class Plan(Protocol):
         """The first-order test."""
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
-        """Look for negative curvature at y, on fresh samples."""
+        """Search for negative curvature at y, on fresh samples."""
 
     def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         """The step along ± the direction; None if neither way goes down."""
 
     def recover(self, run: Run, local: Local) -> bool:
-        """The last round ended in numbers that are not finite. Whether to go back and on from there, more carefully."""
+        """Prepare smaller steps after a round whose numbers were not finite. False ends the run."""

@@ -1,4 +1,4 @@
-"""NEON-A with constants that are measured."""
+"""NEON-A with measured constants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unsaddle import vectors
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.krylov.smoothness import smoothness
 from unsaddle.curvature.question import Question
-from unsaddle.curvature.result import Curvature, Status
+from unsaddle.curvature.result import Status
 from unsaddle.escape import steps as escape
 from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.first_order.method import FirstOrderMethod, Local
@@ -26,40 +26,40 @@ from unsaddle.theory import extraction
 from unsaddle.theory.quadratics import stationary_gradient
 
 FIRST_SAMPLES = 64
-"""Samples that V is measured from at the start and after an escape."""
+"""The number of samples that measure V at the start and after an escape."""
 
 FIRST_EXTRACTION, GROWTH, LARGEST_EXTRACTION = 128, 4, 128 * 4**6
-"""|S2| of the first extraction, what it is multiplied by where it does not decide, and the largest of a stream."""
+"""|S2| of the first extraction, its factor after one that does not decide, and its bound on a stream."""
 
 EXTRACTIONS = 100
-"""δ is that of a run of up to so many extractions, at each of which a saddle could be taken for a minimum."""
+"""δ is divided by this number of extractions, as each may take a saddle for a minimum."""
 
 TEST_FACTOR = 4.0
-"""A first-order test that decides takes TEST_FACTOR·V/ε² samples: a standard error of ε/2."""
+"""A decisive first-order test has TEST_FACTOR·V/ε² samples: a standard error of ε/2."""
 
 RECOVERIES = 20
-"""Rounds that may end in infinity, between two escapes, before the run is called divergent."""
+"""Rounds between two escapes that may end in numbers that are not finite, before the run counts as divergent."""
 
 ESCAPES = ("line search", "measured", "gradient", "random")
 
 
 @dataclass
 class PracticalPlan:
-    """Every constant from what is seen; nothing has to be given.
+    """NEON-A with measured constants. None has to be given.
 
-    - *Test*: V and ĝ of the last look size the next; one that reads below 1.5ε without deciding is repeated on 4V/ε²
-      samples. After a larger test that fails, 1, 3, 7, … rounds pass before the next, so that tests stay a small share.
-    - *Extraction*: on 128 samples, then four times as many until it decides. Directions are confirmed on fresh batches;
-      "nothing" counts when the Hessian's sampling error along the lowest directions leaves λ_min above −γ.
-    - *Escape*: the better of both signs, then doubled while the value on fresh samples falls.
+    - *Test*: V and ĝ of the last test give the size of the next. A test that reads below 1.5ε but does not pass is
+      repeated on 4V/ε² samples. After such a repetition fails, 1, 3, 7, … rounds pass before another one.
+    - *Extraction*: on 128 samples, then on four times as many until it decides. Directions are confirmed on fresh
+      batches. "Nothing" counts if λ_min is above −γ despite the Hessian's sampling error along the lowest directions.
+    - *Escape*: the better of both signs. The step is doubled while the value on fresh samples falls.
     """
 
     options: Options
     escape_by: str = "line search"
     hessian_lipschitz: float | None = None
-    """L2, which every other escape needs."""
+    """L2. Only the line search does not need it."""
     fixed_step: bool = False
-    """Whether the caller gave the step size, so that there is nothing to make more careful."""
+    """Whether the caller gave the step size, so that a larger L1 would not change it."""
     _failed_tests: int = field(default=0, repr=False)
     _rounds_to_wait: int = field(default=0, repr=False)
     _recoveries: int = field(default=0, repr=False)
@@ -71,20 +71,19 @@ class PracticalPlan:
             raise ValueError(f"escape={self.escape_by!r} needs hessian_lipschitz; give it, or use escape='line search'")
 
     def begin(self, run: Run, x: Tensor, local: Local) -> None:
-        n = run.num_samples
-        self._recoveries = 0
+        n, self._recoveries = run.num_samples, 0
         size = None if n is not None and n <= 2 * FIRST_SAMPLES else FIRST_SAMPLES
         first = anchor_at(run.objective, x, size, run.generator)
         local.variance = 0.0 if first.everything else first.variance
         local.gradient_norm = first.norm
         finite = first.is_finite and math.isfinite(local.variance)
-        if finite and run.escapes:  # From here on a run that is ended has more to return than the saddle.
+        if finite and run.escapes:  # A run that ends from here on returns x, not the saddle.
             error = math.sqrt(first.squared_error)
             run.checked(x, value=first.value, gradient_norm=first.norm, gradient_error=error, note="after an escape")
         measured = smoothness(run.objective, x, run.generator) if finite else math.nan
         if not math.isfinite(measured):
             raise RunEnded(Ending.DIVERGED if run.escapes else Ending.NOT_FINITE)
-        # Where the Hessian vanishes, any step will do to begin with; the guards of the methods see to the rest.
+        # If the Hessian vanishes, any first step will do. The guards of the methods correct it.
         local.smoothness = measured if measured > 0.0 else max(1.0, first.norm)
         if self.options.eps_follows_smoothness:
             run.eps = local.eps = stationary_gradient(smoothness=local.smoothness, x_norm=vectors.norm(x))
@@ -92,15 +91,13 @@ class PracticalPlan:
     def test(self, run: Run, y: Tensor, method: FirstOrderMethod, local: Local) -> Anchor:
         seen = anchor_at(run.objective, y, method.test_size(local), run.generator)
         self._learn(seen, local)
-        undecided = not seen.everything and not seen.passes(run.eps) and seen.may_pass(run.eps)
-        if not undecided:
+        if seen.everything or seen.passes(run.eps) or not seen.may_pass(run.eps):
             return seen
         if self._rounds_to_wait > 0:
             self._rounds_to_wait -= 1
             return seen
-        size = Local(run.eps, run.num_samples, variance=local.variance, gradient_norm=0.0).samples_for(
-            TEST_FACTOR, at_least=seen.samples
-        )
+        at_zero = Local(run.eps, run.num_samples, variance=local.variance, gradient_norm=0.0)
+        size = at_zero.samples_for(TEST_FACTOR, at_least=seen.samples)
         if size is not None and size <= seen.samples:
             return seen
         seen = anchor_at(run.objective, y, size, run.generator)
@@ -134,15 +131,13 @@ class PracticalPlan:
             found, slack = answer(run.objective, y, question, run.ledger), 0.0
             if size is not None and found.status is Status.NOTHING_FOUND:
                 slack = hessian_error(run.objective, y, found, size, self.options.delta / 2.0, run.generator).slack
-            evidence = weighed(found, judge(found, slack=slack), size, slack, self._eps_at(y, found))
+            eps = math.nan
+            if self.options.eps_follows_smoothness:
+                eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(y))
+            evidence = weighed(found, judge(found, slack=slack), size, slack, eps)
             if evidence.decided or size is None or size >= LARGEST_EXTRACTION:
                 return evidence
             size *= GROWTH
-
-    def _eps_at(self, y: Tensor, found: Curvature) -> float:
-        if not self.options.eps_follows_smoothness:
-            return math.nan
-        return stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(y))
 
     def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         assert found.direction is not None
@@ -156,8 +151,7 @@ class PracticalPlan:
             return escape.at_random(y, v, length, run.generator)
         if self.escape_by == "gradient":
             return escape.against_gradient(y, v, seen.gradient, length)
-        f = run.objective.sample(found.samples, run.generator)
-        return escape.better_sign(f, y, v, length)
+        return escape.better_sign(run.objective.sample(found.samples, run.generator), y, v, length)
 
     def recover(self, run: Run, local: Local) -> bool:
         if self.fixed_step or self._recoveries == RECOVERIES:

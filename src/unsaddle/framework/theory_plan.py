@@ -1,4 +1,4 @@
-"""NEON-A with the constants of Theorem 3 and its corollaries. They are there to be checked, not to be waited for."""
+"""NEON-A with the constants of Theorem 3 and its corollaries: to check the theory, as its runs take too long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.registry import EXTRACTORS
 from unsaddle.curvature.result import Status
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Anchor, anchor_at
+from unsaddle.first_order.anchor import Anchor, anchor_at, at_most
 from unsaddle.first_order.method import FirstOrderMethod, Local
 from unsaddle.first_order.premises import ProblemConstants
 from unsaddle.framework.plan import Evidence, weighed
@@ -26,10 +26,10 @@ from unsaddle.theory import extraction
 
 @dataclass(frozen=True, kw_only=True)
 class TheoryPlan:
-    """Every constant from a theorem.
+    """NEON-A with the constants of the theorems.
 
-    - *Test*: |S| = 8G²(1 + 8·log(1/δ))/ε² (Lemma 3), or everything where there is less. The gradient is then known to
-      ε/2, the test switches at a true norm in [ε/2, 3ε/2], and 𝒜 is called with ε/2 (E18).
+    - *Test*: |S| = 8G²(1 + 8·log(1/δ))/ε² (Lemma 3), or everything if that is less. The gradient is then known to ε/2.
+      The test switches at a true norm in [ε/2, 3ε/2], and the target of 𝒜 is ε/2 (E18).
     - *Extraction*: NEON or NEON⁺ with the settings of its theorem, on Lemma 2's |S2|.
     - *Escape*: cγ/L2 with a random sign, eq. (9).
     """
@@ -69,12 +69,11 @@ class TheoryPlan:
         unbounded, theory = math.isinf(run.ledger.limit), EXTRACTORS[name].has_theory
         if theory and unbounded:
             raise ValueError(f"settings='theory' gives {name} more steps than can be waited for; pass max_samples")
-        gamma, n, delta = self._gamma, run.num_samples, self.options.delta
-        size: int | None = extraction.sample_size(
+        gamma, delta = self._gamma, self.options.delta
+        needed = extraction.sample_size(
             dimension=vectors.dimension(y), smoothness=self.constants.smoothness, gamma=gamma, delta=delta
         )
-        if n is not None and size is not None and size >= n:
-            size = None
+        size = at_most(needed, run.num_samples)
         question = Question(
             gamma=gamma,
             extractor=name,
@@ -93,17 +92,9 @@ class TheoryPlan:
 
     def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         assert found.direction is not None
-        ell = extraction.sampled_log_factor(
-            dimension=vectors.dimension(y),
-            smoothness=self.constants.smoothness,
-            gamma=self._gamma,
-            delta=self.options.delta,
-        )
-        length = extraction.escape_length(
-            fraction=extraction.sampling_accuracy(log_factor=ell),
-            gamma=self._gamma,
-            hessian_lipschitz=self.constants.hessian_lipschitz,
-        )
+        known, gamma, dimension = self.constants, self._gamma, vectors.dimension(y)
+        c = known.direction_fraction(dimension=dimension, gamma=gamma, delta=self.options.delta)
+        length = extraction.escape_length(fraction=c, gamma=gamma, hessian_lipschitz=known.hessian_lipschitz)
         return escape.at_random(y, found.direction, length, run.generator)
 
     def recover(self, run: Run, local: Local) -> bool:

@@ -1,4 +1,4 @@
-"""The judge: the one place where evidence becomes a verdict, whoever asks."""
+"""The judge: the one place where evidence becomes a verdict, for `is_minimum`, `minimize`, `Neon` and SciPy alike."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 
 class Judgement(NamedTuple):
-    """What the evidence comes to, and why, in a sentence; where it is undecided, with what would decide it."""
+    """The kind of a point, and the reason in a sentence. An undecided one says what would decide it."""
 
     kind: Kind
     reason: str
@@ -40,12 +40,12 @@ def judge(
     """Decide what x is, from what is known about the gradient and the curvature there.
 
     Args:
-        found: what the search for negative curvature came to.
+        found: the result of the search for negative curvature.
         gradient_norm: ‖∇F(x)‖.
-        gradient_error: how far it may be off, at the confidence stated.
-        eps: gradients up to it count as zero; by default any does, for callers who have tested that already.
-        slack: how far sampling may hide a lower curvature, at the confidence stated; inf where nobody knows.
-        more_samples: how many samples would decide, as the action that the caller offers.
+        gradient_error: how far that may be off, at the confidence stated.
+        eps: gradients up to this norm count as zero. By default all do, for callers that have tested the gradient.
+        slack: how far λ_min(F_S) may lie above λ_min(F), at the confidence stated; inf if unknown.
+        more_samples: advice on how many samples would decide, in terms of the caller's arguments.
     """
     if found.status in (Status.NOT_FINITE, Status.NOT_DETERMINISTIC):
         return Judgement(Kind.UNDECIDED, sentence(found.status))
@@ -55,31 +55,25 @@ def judge(
         return Judgement(Kind.NOT_STATIONARY, "The gradient is not small: follow it.")
     if found.status is Status.FOUND:
         at = found.measurements[-1]
-        strong = " All of that interval is below -gamma." if at.curvature + at.error < -found.gamma else ""
-        return Judgement(
-            Kind.SADDLE, f"The curvature along the direction is {at.curvature:.4g} ± {at.error:.2g}.{strong}"
-        )
+        reason = f"The curvature along the direction is {at.curvature:.4g} ± {at.error:.2g}."
+        if at.curvature + at.error < -found.gamma:
+            reason += " All of that interval is below -gamma."
+        return Judgement(Kind.SADDLE, reason)
     if found.status is not Status.NOTHING_FOUND:
         return Judgement(Kind.UNDECIDED, sentence(found.status))
     if gradient_norm + gradient_error > eps:
-        return Judgement(
-            Kind.UNDECIDED,
-            f"The gradient may or may not be small: it is known to {gradient_error:.2g} only. Draw more samples where "
-            "there are any, use a higher precision, or pass eps.",
-        )
+        reason = f"The gradient may or may not be small: it is known to {gradient_error:.2g} only. Draw more samples "
+        return Judgement(Kind.UNDECIDED, reason + "where there are any, use a higher precision, or pass eps.")
     if slack > found.gamma - found.sought:
         off = f"be off by {slack:.2g}" if math.isfinite(slack) else "differ from that of F by an unknown amount"
         reason = f"Nothing was found on the sample, but its Hessian may {off}: {more_samples}, or raise gamma."
         return Judgement(Kind.UNDECIDED, reason)
     allowed = f", and the Hessian's sampling error of {slack:.2g} is allowed for" if slack else ""
-    negative = found.lowest < -found.noise / found.radius
-    hint = (
-        f" That is negative, though not below -gamma: pass gamma={-found.lowest / 2.0:.1g} to have it decided."
-        if negative
-        else ""
-    )
-    seen = f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}{allowed}.{hint}"
-    return Judgement(Kind.MINIMUM, seen)
+    reason = f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}{allowed}."
+    if found.lowest < -found.noise / found.radius:
+        hint = f"pass gamma={-found.lowest / 2.0:.1g} to have it decided."
+        reason += f" That is negative, though not below -gamma: {hint}"
+    return Judgement(Kind.MINIMUM, reason)
 
 
 def sentence(status: Status) -> str:

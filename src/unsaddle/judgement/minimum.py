@@ -1,4 +1,4 @@
-"""`is_minimum`: the verdict on a point, with everything that it needs measured."""
+"""`is_minimum`: the verdict on a point. It measures every constant that it needs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from unsaddle.objective import Objective, point_of, with_its_ranks
 from unsaddle.theory.quadratics import stationary_gradient
 
 START_DELTA = 1e-4
-"""δ spent on the random start by default, if δ/2 is more: a verdict should not be spoiled by an unlucky start, and the
-steps grow only with log(1/δ). The confidence stated stays 1 − δ."""
+"""The largest part of δ that the random start may use. The steps grow only with log(1/δ), so a safe start is cheap."""
 
 SAMPLE_MARGIN = 0.5
-"""On a sample, this share of γ is kept for the difference between F_S and F."""
+"""The share of γ that is kept for the difference between F_S and F, if F is sampled."""
 
 
 @with_its_ranks
@@ -39,30 +38,27 @@ def is_minimum(
     delta: float = 0.05,
     samples: int | None = None,
     max_gradients: int | None = None,
-    start_delta: float | None = None,
     seed: int = 0,
 ) -> Verdict:
     """Decide whether x is a minimum of F, a saddle, or not stationary; or say what would decide it.
 
     Args:
-        objective: what to look at.
-        x: where; may be left out for an objective that has a `point` of its own.
+        objective: F.
+        x: the point. It may be left out for an objective that has a `point` of its own.
         eps: gradients up to this norm count as zero. By default 1e-3·L1·max(1, ‖x‖).
-        gamma: curvatures down to −γ are let pass. By default a hundredth of L1.
-        delta: the probability of a wrong verdict.
-        samples: |S|; None for everything, or for 1024 where samples never run out.
-        max_gradients: a bound on the gradients that look for a direction. What is found is then checked with some more.
-        start_delta: the part of δ that is spent on the random start: more of it for fewer gradients. By default 1e-4,
-            or δ/2 if that is less; where nothing is sampled all of δ may be.
+        gamma: γ; a minimum may have curvatures down to −γ. By default a hundredth of L1.
+        delta: δ, the probability of a wrong verdict.
+        samples: |S|. None means all samples, or 1024 of a stream.
+        max_gradients: a bound on the gradients that search for a direction. The checks of the result need some more.
         seed: of the samples and the random start.
 
     Returns:
-        - *saddle*: a direction whose curvature, measured again (on fresh samples, where F was sampled), has its
-          interval below zero;
-        - *minimum*: the gradient is small, and no eigenvalue is below −γ, at confidence 1 − δ over the random start and
-          the Hessian's sampling error, which is estimated;
-        - *not stationary*: the gradient is not small;
-        - *undecided*: with the reason and what to do.
+        - *saddle*: the curvature along a direction was measured again, and its interval is below zero. If F was
+          sampled, the samples of that measurement are fresh.
+        - *minimum*: the gradient is small and no eigenvalue is below −γ. The confidence 1 − δ covers the random start
+          and an estimate of the Hessian's sampling error.
+        - *not stationary*: the gradient is not small.
+        - *undecided*: the reason says what to do.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
@@ -78,24 +74,21 @@ def is_minimum(
         gamma=gamma,
         sample_margin=SAMPLE_MARGIN,
         samples=samples,
-        delta=min(delta / 2.0, START_DELTA) if start_delta is None else checks.probability(start_delta, "start_delta"),
+        delta=min(delta / 2.0, START_DELTA),
         max_gradients=max_gradients,
         seed=seed,
         keep_history=True,
     )
     samples, n = question.sample_size(objective), objective.num_samples
     sampled = n is None or (samples is not None and samples < n)
+    size = samples or batches.BATCHES
     found = answer(objective, x, question)
-
-    ledger = Ledger()
-    generator = torch.Generator().manual_seed(seed + 1)
+    ledger, generator = Ledger(), torch.Generator().manual_seed(seed + 1)
     norm, error, variance = found.gradient_norm, 0.0, 0.0
-    coarse: GradientNoise | None = None
+    coarse: GradientNoise | None = None  # Only float32 may hide half precision.
     if math.isfinite(found.noise):
         if sampled:
-            seen = batches.gradient(
-                objective, x, samples=samples or batches.BATCHES, generator=generator, ledger=ledger
-            )
+            seen = batches.gradient(objective, x, samples=size, generator=generator, ledger=ledger)
             norm, error, variance = seen.norm, seen.error(delta / 2.0), seen.variance
         if x.dtype == torch.float32:
             coarse = coarse_noise(objective, x, samples, generator, ledger)
@@ -104,18 +97,13 @@ def is_minimum(
         eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
     hessian = NOTHING_SAMPLED
     if sampled and found.status is Status.NOTHING_FOUND:
-        hessian = hessian_error(objective, x, found, samples or batches.BATCHES, delta / 2.0, generator, ledger)
+        hessian = hessian_error(objective, x, found, size, delta / 2.0, generator, ledger)
     elif found.measurements and found.measurements[-1].fresh:
         hessian = hessian._replace(deviation=found.measurements[-1].deviation)
 
-    judgement = judge(
-        found,
-        gradient_norm=norm,
-        gradient_error=error,
-        eps=eps,
-        slack=hessian.slack,
-        more_samples=_more_samples(hessian.slack, found.gamma - found.sought, samples, n),
-    )
+    gradient = {"gradient_norm": norm, "gradient_error": error, "eps": eps}
+    advice = _more_samples(hessian.slack, found.gamma - found.sought, samples, n)
+    judgement = judge(found, **gradient, slack=hessian.slack, more_samples=advice)
     if coarse is not None and judgement.kind is not Kind.UNDECIDED:
         f = objective.sample(samples, generator, ledger=ledger)
         if is_staircase(f, x, found, coarse, judgement.kind, norm - error - eps, generator):
@@ -123,23 +111,14 @@ def is_minimum(
     rough = found.status in (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
     if judgement.kind is Kind.UNDECIDED and rough and not repeats(objective, x, found, samples, generator, ledger):
         judgement = Judgement(Kind.UNDECIDED, sentence(Status.NOT_DETERMINISTIC))
+    cost = found.cost + ledger.cost
     return assembled(
-        objective,
-        x,
-        found,
-        judgement,
-        gradient_norm=norm,
-        gradient_error=error,
-        eps=eps,
-        delta=delta,
-        gradient_variance=variance,
-        hessian=hessian,
-        cost=found.cost + ledger.cost,
+        objective, x, found, judgement, **gradient, delta=delta, gradient_variance=variance, hessian=hessian, cost=cost
     )
 
 
 def _more_samples(slack: float, margin: float, samples: int | None, n: int | None) -> str:
-    """How many samples would decide: the error falls with their square root."""
+    """Advice on how many samples would decide. The error falls with their square root."""
     factor = (slack / margin) ** 2 if margin > 0.0 else math.inf
     if n is not None and samples is not None and not factor * samples < n:
         return "look at everything: leave samples out"

@@ -1,4 +1,4 @@
-"""Pictures of results, with matplotlib."""
+"""The picture of a verdict, with matplotlib."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ POINTS = 41
 
 
 def plot_verdict(verdict: Verdict) -> Figure:
-    """The loss along ± the direction that decided, with the quadratic that was predicted, and the curvature found.
+    """Draw the loss along ± the deciding direction with the predicted quadratic, and curvature against gradients.
 
-    The slice reaches as far as the predicted change of the loss is a tenth of its size, or a tenth of ‖x‖ if that is
-    less."""
+    The slice ends where the predicted change is a tenth of the loss, or at a tenth of ‖x‖ if that is nearer.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -44,7 +44,8 @@ def _draw_slice(axes: Axes, verdict: Verdict) -> None:
     if v is None:
         axes.set_title("no direction to draw")
         return
-    f = verdict._objective.sample(None if verdict._objective.num_samples is not None else 256, _rng())
+    size = None if verdict._objective.num_samples is not None else 256
+    f = verdict._objective.sample(size, torch.Generator().manual_seed(0))
     value, grad = f.value_and_grad(x)
     curvature, slope = verdict.curvature, vectors.dots((grad, v))[0]
     reach = 0.1 * max(1.0, vectors.norm(x))
@@ -68,7 +69,3 @@ def _draw_history(axes: Axes, verdict: Verdict) -> None:
     if math.isfinite(verdict.gamma):
         axes.axhline(-verdict.gamma, color="tab:red", linestyle=":", label="−γ")
         axes.legend(frameon=False)
-
-
-def _rng() -> torch.Generator:
-    return torch.Generator().manual_seed(0)

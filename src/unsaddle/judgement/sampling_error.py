@@ -1,4 +1,4 @@
-"""How far the Hessian of a sample may hide what the Hessian of F has."""
+"""How far the lowest eigenvalue of a sample's Hessian may lie above that of F."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from unsaddle.objective import Objective
 
 
 class HessianError(NamedTuple):
-    """What sampling does to the lowest curvature."""
+    """The effect of sampling on the lowest curvature."""
 
     slack: float
-    """How far λ_min(F_S) may lie above λ_min(F), at the confidence asked for; inf where nobody knows."""
+    """How far λ_min(F_S) may lie above λ_min(F), at the confidence asked for; inf if unknown."""
     deviation: float
-    """Of one sample's curvature along the directions that decide."""
+    """The standard deviation of one sample's curvature along the deciding directions."""
 
 
 NOTHING_SAMPLED = HessianError(0.0, 0.0)
@@ -35,12 +35,11 @@ def hessian_error(
     generator: torch.Generator,
     ledger: Ledger | None = None,
 ) -> HessianError:
-    """How far λ_min(F_S) may lie above λ_min(F), at confidence 1 − δ, where nothing was found on a sample.
+    """How far λ_min(F_S) may lie above λ_min(F), at confidence 1 − δ, if nothing was found on a sample.
 
-    With v* the lowest eigenvector of ∇²F(x), fixed before S was drawn, λ_min(F_S) ≤ v*ᵀ∇²F_S v*, whose error is that
-    of a mean of independent numbers: no dimension enters. v* is not known. The largest spread along the lowest
-    directions that are known stands for it. A one-sided t-interval. An extractor that names no directions leaves it
-    unknown.
+    Let v* be the lowest eigenvector of ∇²F(x). It does not depend on S, and λ_min(F_S) ≤ v*ᵀ∇²F_S v*, a mean of
+    independent numbers: its error does not depend on the dimension. As v* is unknown, this takes the largest one-sided
+    t-interval along the lowest directions that the extractor names. Without such directions the slack is inf.
     """
     directions = found.deciding[:-1] or found.deciding
     if not directions:

@@ -1,4 +1,4 @@
-"""The verdict: minimum, saddle, not stationary or undecided, with how sure and why."""
+"""The verdict: minimum, saddle, not stationary or undecided, with its confidence and reason."""
 
 from __future__ import annotations
 
@@ -20,74 +20,63 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What `is_minimum` found."""
+    """The answer of `is_minimum`."""
 
     kind: Kind
-    """"minimum", "saddle", "not stationary" or "undecided"."""
     gradient_norm: float
-    """‖∇F(x)‖, from fresh samples where there are any."""
+    """‖∇F(x)‖, from fresh samples if F is sampled."""
     gradient_error: float
-    """How far it may be off: by sampling, at the confidence stated, and by rounding."""
+    """How far `gradient_norm` may be off, by sampling at the confidence stated, and by rounding."""
     eps: float
-    """What counts as stationary."""
+    """Gradients up to this norm count as zero."""
     curvature: float
-    """Of a saddle: measured along the direction. Else the lowest that was seen, and not a bound."""
+    """Of a saddle: the measured curvature along the direction. Else the lowest one seen, which is not a bound."""
     interval: tuple[float, float]
-    """Of a saddle: where the curvature along the direction lies, at the confidence stated. Of a minimum: where the
-    lowest eigenvalue lies. Else (nan, nan)."""
+    """Of a saddle: where the curvature along the direction lies. Of a minimum: where λ_min lies. Else (nan, nan)."""
     direction: Tensor | None = field(repr=False)
-    """Of a saddle: a unit vector along which, both ways, the function falls."""
+    """Of a saddle: a unit vector. The function falls along it, both ways."""
     gamma: float
-    """The curvature looked for; nan where there was none to look for."""
+    """γ: curvature below −γ was sought; nan if there was none to seek."""
     confidence: float
-    """1 − δ: over the random start and, where there was sampling, the samples. Structure narrower than the resolution
-    is outside of it."""
+    """1 − δ, over the random start and the samples. It does not cover structure narrower than the resolution."""
     resolution: float
-    """The probe radius: structure narrower than this around x is invisible."""
+    """The probe radius. Structure around x that is narrower is invisible."""
     gradient_variance: float
-    """V, the variance of one sample's gradient; 0 where nothing was sampled."""
+    """V, the variance of one sample's gradient; 0 if nothing was sampled."""
     hessian_deviation: float
-    """The deviation of one sample's curvature along the directions that decide; 0 where nothing was sampled."""
+    """The standard deviation of one sample's curvature along the deciding directions; 0 if nothing was sampled."""
     cost: Cost
     reason: str
-    """Why, in a sentence; where it is undecided, with what would decide it."""
+    """The reason in a sentence. If undecided, it says what would decide."""
     evidence: Curvature = field(repr=False)
-    """The extraction that it rests on."""
+    """The search for negative curvature, with all that it measured."""
     _objective: Objective = field(repr=False)
     _x: Tensor = field(repr=False)
 
     def __bool__(self) -> bool:
-        """Whether it is a minimum, so that `if is_minimum(f, x):` means what it says."""
+        """Whether x is a minimum, as in `if is_minimum(f, x):`."""
         return self.kind is Kind.MINIMUM
 
     def __str__(self) -> str:
-        how_far = "to first order" if math.isnan(self.gamma) else "up to a curvature of -gamma"
-        head = {
-            Kind.MINIMUM: f"A minimum, {how_far}.",
-            Kind.SADDLE: "A saddle.",
-            Kind.NOT_STATIONARY: "Not stationary.",
-            Kind.UNDECIDED: "Undecided.",
-        }[self.kind]
+        how_far, sought = "to first order", "Looked"
+        if not math.isnan(self.gamma):
+            how_far = "up to a curvature of -gamma"
+            sought = f"Looked for curvature below {-self.gamma:.3g}, at resolution {self.resolution:.2g},"
+        known = {Kind.MINIMUM: f"A minimum, {how_far}.", Kind.SADDLE: "A saddle."}
+        head = known.get(self.kind, f"{self.kind.capitalize()}.")
         seen = self.gradient_error > 0.01 * max(self.gradient_norm, self.eps)
         error = f" ± {self.gradient_error:.2g}" if seen else ""
         counts = "" if math.isnan(self.eps) else f"; up to {self.eps:.3g} counts as stationary"
-        sought = (
-            "Looked"
-            if math.isnan(self.gamma)
-            else f"Looked for curvature below {-self.gamma:.3g}, at resolution {self.resolution:.2g},"
-        )
         gradients, products = self.cost.gradients, self.cost.hessian_products
         work = [f"{gradients} gradients ({self.cost.samples} samples)"] if gradients or not products else []
         work += [f"{products} Hessian products"] if products else []
-        return (
-            f"{head} {self.reason} The gradient norm is {self.gradient_norm:.3g}{error}{counts}. {sought} with "
-            f"{' and '.join(work)}."
-        )
+        norm = f"The gradient norm is {self.gradient_norm:.3g}{error}{counts}."
+        return f"{head} {self.reason} {norm} {sought} with {' and '.join(work)}."
 
     def plot(self) -> Figure:
-        """The loss along ± the direction with the quadratic that was predicted, and curvature against gradients spent.
+        """Draw the loss along ± the deciding direction with the predicted quadratic, and curvature against gradients.
 
-        Needs matplotlib, of the extra `plot`. Evaluates the objective at some points along the direction.
+        Needs matplotlib, of the extra `plot`. Evaluates the objective at 41 points along the direction.
         """
         from unsaddle.judgement.plots import plot_verdict
 
@@ -108,14 +97,14 @@ def assembled(
     hessian: HessianError = NOTHING_SAMPLED,
     cost: Cost | None = None,
 ) -> Verdict:
-    """The verdict: a judgement with the evidence that it rests on, and what follows from that."""
+    """Make the verdict from a judgement and its evidence."""
     kind, reason = judgement
     interval, curvature = (math.nan, math.nan), found.lowest
     if kind is Kind.SADDLE and found.found:
         at = found.measurements[-1]
         interval, curvature = (at.curvature - at.error, at.curvature + at.error), at.curvature
     elif kind is Kind.MINIMUM:
-        # The Ritz value is above λ_min but for the error of products, of which the checks of "nothing" let γ/2 pass.
+        # The Ritz value is above λ_min up to the error of products, which the checks of "nothing" bound by sought/2.
         interval = (-found.gamma, found.lowest + found.sought / 2.0 + hessian.slack)
     return Verdict(
         kind=kind,

@@ -1,1 +1,1 @@
-"""What is measured with a few gradients: noise, curvature along a direction, sampling errors, L1."""
+"""Measurements from a few gradients: rounding noise, curvature along a direction, sampling errors, L1."""

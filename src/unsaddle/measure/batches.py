@@ -1,8 +1,8 @@
-"""What sampling does to a gradient and to a curvature, measured from independent batches.
+"""The sampling error of a gradient and of a curvature, measured from independent batches.
 
     V = E‖∇f(x; ξ) − ∇F(x)‖²,     s² = E(vᵀ∇²f(x; ξ)v − vᵀ∇²F(x)v)²
 
-Both are those of one sample: a mean over m independent samples has V/m and s²/m.
+Both are variances of one sample. A mean over m independent samples has V/m and s²/m.
 """
 
 from __future__ import annotations
@@ -22,55 +22,49 @@ from unsaddle.measure.direction import Measurement, symmetric_difference
 from unsaddle.objective import Objective, SampledFunction
 
 BATCHES = 16
-"""Independent batches that the samples are divided into: with half as many, an interval at 1 − 1e-4 is 1.45 times as
-wide from the same number of samples."""
+"""Independent batches in a sample. With half as many, an interval at confidence 1 − 1e-4 is 1.45 times as wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampledGradient:
-    """∇F(x) from independent batches."""
+    """∇F(x) from independent batches with `samples` samples in all. `variance` is V, of one sample."""
 
     mean: Tensor = field(repr=False)
     variance: float
-    """V, of one sample."""
     samples: int
-    """In all batches together."""
     batches: int
 
     @property
     def norm(self) -> float:
-        """‖∇F(x)‖. The norm of the mean is too large by what sampling adds to it, which is taken out."""
+        """‖∇F(x)‖, as √(‖mean‖² − V/samples): sampling makes the norm of the mean too large."""
         squared = vectors.norm(self.mean) ** 2 - self.variance / self.samples
         return math.sqrt(max(0.0, squared)) if math.isfinite(squared) else math.nan
 
     def error(self, delta: float) -> float:
         """How far the mean may be from ∇F(x), in norm, at confidence 1 − δ.
 
-        A two-sided t-quantile of standard errors. That is exact if all noise lies along one direction; spread over
-        several it is less dispersed, and the interval too wide.
+        A two-sided t-interval. It is exact if all noise lies along one direction. Else it is too wide.
         """
         return student.quantile(1.0 - delta / 2.0, self.batches - 1) * math.sqrt(self.variance / self.samples)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampledCurvature:
-    """vᵀ∇²F(x)v from independent batches."""
+    """vᵀ∇²F(x)v from independent batches with `samples` samples in all. `deviation` is s, of one sample."""
 
     mean: float
     deviation: float
-    """s, of one sample."""
     samples: int
     batches: int
 
     @property
     def standard_error(self) -> float:
-        """Of the mean."""
+        """The standard error of the mean, s/√samples."""
         return self.deviation / math.sqrt(self.samples)
 
     def error(self, delta: float) -> float:
-        """The one-sided interval at confidence 1 − δ: the truth is below mean + error."""
-        quantile = student.quantile(1.0 - min(delta, 0.5), self.batches - 1)
-        return quantile * self.standard_error
+        """The width of a one-sided t-interval: the truth is below mean + error at confidence 1 − δ."""
+        return student.quantile(1.0 - min(delta, 0.5), self.batches - 1) * self.standard_error
 
 
 def gradient(
@@ -80,10 +74,8 @@ def gradient(
 
     >>> from unsaddle import FiniteSum
     >>> rows = torch.tensor([-1.0, 1.0], dtype=torch.float64).repeat(500)
-    >>> objective = FiniteSum(lambda x, a: (x[0] * a).mean(), rows)
-    >>> seen = gradient(
-    ...     objective, torch.zeros(1, dtype=torch.float64), samples=800, generator=torch.Generator().manual_seed(0)
-    ... )
+    >>> objective, x = FiniteSum(lambda x, a: (x[0] * a).mean(), rows), torch.zeros(1, dtype=torch.float64)
+    >>> seen = gradient(objective, x, samples=800, generator=torch.Generator().manual_seed(0))
     >>> seen.samples, 0.3 < seen.variance < 3.0
     (800, True)
     """
@@ -91,10 +83,10 @@ def gradient(
 
 
 def mean_gradient(gradients: Iterable[tuple[int, Tensor]]) -> SampledGradient:
-    """The mean of the gradients of independent batches, each with its size, and V; two batches at least.
+    """The mean and V from (size, gradient) of at least two independent batches.
 
-    The mean g of batches of m_1, m_2, … samples has Σ m_k‖g_k − g‖² = (K − 1)·V in expectation, whatever the m_k.
-    Welford's recurrence: no batch's gradient is kept, so that they may be computed one by one.
+    The mean g over K batches of m_1, m_2, … samples has E Σ m_k‖g_k − g‖² = (K − 1)·V for any m_k. Welford's recurrence
+    needs one gradient at a time, so none is kept.
     """
     remaining = iter(gradients)
     samples, first = next(remaining)
@@ -117,19 +109,19 @@ def curvature(
     generator: torch.Generator,
     ledger: Ledger | None = None,
 ) -> SampledCurvature:
-    """vᵀ∇²F(x)v for a unit v and s, by symmetric differences on about `samples` samples in independent batches."""
+    """vᵀ∇²F(x)v for a unit v, and s, from about `samples` samples in independent batches. Two gradients a batch."""
     return curvature_on(batches(objective, samples, generator, ledger), x, v, radius)
 
 
 def curvature_on(functions: list[SampledFunction], x: Tensor, v: Tensor, radius: float) -> SampledCurvature:
-    """The same on batches that are drawn already; two gradients each."""
+    """vᵀ∇²F(x)v for a unit v, and s, from given batches of equal size. Two gradients a batch."""
     return mean_curvature([symmetric_difference(f, x, v, radius) for f in functions], functions[0].size)
 
 
 def mean_curvature(curvatures: Sequence[float], size: int) -> SampledCurvature:
-    """The mean of curvatures along one direction, each from an independent batch of that size, and s."""
+    """The mean and s from curvatures along one direction, each from an independent batch of `size` samples."""
     mean = deviation = math.nan
-    if all(math.isfinite(c) for c in curvatures):  # statistics.stdev raises on anything else.
+    if all(math.isfinite(c) for c in curvatures):  # statistics.stdev raises on nan and inf.
         mean, deviation = statistics.fmean(curvatures), math.sqrt(size) * statistics.stdev(curvatures)
     return SampledCurvature(mean=mean, deviation=deviation, samples=size * len(curvatures), batches=len(curvatures))
 
@@ -137,7 +129,7 @@ def mean_curvature(curvatures: Sequence[float], size: int) -> SampledCurvature:
 def batches(
     objective: Objective, samples: int, generator: torch.Generator, ledger: Ledger | None = None
 ) -> list[SampledFunction]:
-    """Independent batches of equal size, of about so many samples together."""
+    """Draw independent batches of equal size, with about `samples` samples in all."""
     count = min(BATCHES, max(2, samples))
     ledger = Ledger() if ledger is None else ledger
     return [objective.sample(max(1, samples // count), generator, ledger=ledger) for _ in range(count)]
@@ -153,17 +145,12 @@ def on_fresh_samples(
     generator: torch.Generator,
     ledger: Ledger,
 ) -> Measurement:
-    """Curvature of F itself along v, from independent batches of about `size` samples in all.
+    """The curvature of F along v, from independent batches with about `size` samples in all.
 
-    The direction was fixed before these samples were drawn, so their curvatures are independent and unbiased: the error
-    is that of a one-sided t-interval at confidence 1 − δ.
+    v was fixed before the samples were drawn, so their curvatures are independent and unbiased. The error is that of a
+    one-sided t-interval at confidence 1 − δ.
     """
-    seen = curvature(objective, x, v, radius=radius, samples=size, generator=generator, ledger=ledger)
+    c = curvature(objective, x, v, radius=radius, samples=size, generator=generator, ledger=ledger)
     return Measurement(
-        curvature=seen.mean,
-        error=seen.error(delta),
-        radius=radius,
-        samples=seen.samples,
-        fresh=True,
-        deviation=seen.deviation,
+        curvature=c.mean, error=c.error(delta), radius=radius, samples=c.samples, fresh=True, deviation=c.deviation
     )

@@ -1,4 +1,4 @@
-"""L1 from a few products, in one vector."""
+"""L1 from a few Hessian products. Holds one vector."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ from torch import Tensor
 from unsaddle import vectors
 
 SMOOTHNESS_STEPS = 8
-"""Products taken by `smoothness`. After k of them a power iteration from a random start has seen a growth of at least
-‖H‖·d^{-1/(2k)}, up to probability: within a factor of two at d = 1e5."""
+"""Products of `smoothness`. With high probability, k power steps from a random start see a growth of at least about
+‖H‖·d^{-1/(2k)}: within a factor of two at d = 1e5."""
 
 
 def smoothness(
     product: Callable[[Tensor], Tensor], like: Tensor, generator: torch.Generator, steps: int = SMOOTHNESS_STEPS
 ) -> float:
-    """Twice the largest growth ‖Hv‖/‖v‖ that a power iteration of a few products sees: an estimate of L1 from above.
+    """Twice the largest growth ‖Hv‖/‖v‖ in a short power iteration: an estimate of L1 from above.
+
+    The result is nan or inf if a product is not finite.
 
     Args:
-        product: v ↦ Hv, exact or by a difference of gradients; one gradient each in the second case. It may answer in
-            v, and what it answers is written to.
-        like: a vector of the space.
+        product: v ↦ Hv, exact or by a difference of gradients. It may overwrite v, and its result is overwritten.
+        like: any vector of the space.
         generator: the randomness of the start.
-        steps: how many products.
-
-    Returns:
-        The estimate; nan or inf if a product was not finite.
+        steps: the number of products.
     """
     v = vectors.random_direction(like, generator)
     largest = 0.0

@@ -1,4 +1,4 @@
-"""Student's t: how many standard errors an interval from a few batches needs."""
+"""Student's t: the number of standard errors in an interval from a few batches."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ _NODES = 200
 
 @cache
 def quantile(probability: float, degrees: int) -> float:
-    """q with P(T ≤ q) = `probability` ≥ 1/2 for Student's t with that many degrees of freedom.
+    """q with P(T ≤ q) = `probability` ≥ 1/2, for Student's t with ν = `degrees` degrees of freedom.
 
-    With T = √ν·tan θ the density becomes proportional to cos^{ν−1}θ, smooth on a bounded interval: Simpson's rule and
-    bisection give twelve digits.
+    With T = √ν·tan θ the density is proportional to cos^{ν−1}θ, which is smooth on a bounded interval. Simpson's rule
+    and bisection give twelve digits.
 
     >>> round(quantile(0.95, 7), 4)
     1.8946
     """
     if not 0.5 <= probability < 1.0:
         raise ValueError(f"probability must be in [0.5, 1), got {probability}")
-    log_scale = math.lgamma((degrees + 1) / 2.0) - math.lgamma(degrees / 2.0) - 0.5 * math.log(math.pi)
-    scale = math.exp(log_scale)
+    scale = math.exp(math.lgamma((degrees + 1) / 2.0) - math.lgamma(degrees / 2.0) - 0.5 * math.log(math.pi))
 
     def above_half(theta: float) -> float:
         h = theta / _NODES
