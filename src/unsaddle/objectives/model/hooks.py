@@ -1,8 +1,7 @@
-"""Gradient hooks of parameters: found, named, and kept from running while a model is probed.
+"""Gradient hooks of parameters, which do not run while a model is probed.
 
-A hook that clips or masks makes something else of a gradient, and two of its answers have no difference that means
-anything; one that steps an optimizer changes the weights in the middle of a backward pass, and the optimizer's state
-with them. Hooks by which torch.distributed reduces gradients are left alone: without them there is no gradient.
+A hook that clips or masks returns something else than the gradient, so differences of its results mean nothing. A hook
+that steps an optimizer changes the weights during backward. Hooks of torch.distributed do run: they reduce gradients.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from torch import Tensor
 
 
 class Silenced:
-    """Hooks taken out of the dictionaries that torch calls them from, and put back in their order."""
+    """Removes hooks from torch's dictionaries, and restores them in their order."""
 
     def __init__(self, parameters: Iterable[Tensor]) -> None:
         self._saved = [(table, dict(table)) for p in parameters for table in _tables(p)]
@@ -31,14 +30,9 @@ class Silenced:
 
 
 def names(named: Iterable[tuple[str, Tensor]]) -> list[str]:
-    """The hooks that would be silenced, each as "parameter: hook"."""
-    return [
-        f"{name}: {_name(hook)}"
-        for name, parameter in named
-        for table in _tables(parameter)
-        for hook in table.values()
-        if not _is_needed(hook)
-    ]
+    """The hooks that `Silenced` removes, each as "parameter: hook"."""
+    found = [(name, hook) for name, parameter in named for table in _tables(parameter) for hook in table.values()]
+    return [f"{name}: {_name(hook)}" for name, hook in found if not _is_needed(hook)]
 
 
 def _tables(parameter: Tensor) -> Iterator[dict[int, Any]]:
