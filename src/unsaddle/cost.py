@@ -52,7 +52,6 @@ class Ledger:
 
     @property
     def cost(self) -> Cost:
-        """All calls so far."""
         return Cost(**{f.name: getattr(self, f.name) for f in fields(Cost)})
 
     def add_gradient(self, size: int) -> None:

@@ -36,7 +36,6 @@ class Oracle(ABC):
 
     adds: bool = False
     """Whether it forms x + scale·u in its own memory, as a model does, so that callers need no vector for it."""
-
     _name = "this function"
 
     @abstractmethod
@@ -44,7 +43,6 @@ class Oracle(ABC):
         """f(x) and ∇f(x)."""
 
     def value(self, x: Tensor) -> Tensor:
-        """f(x)."""
         return self.value_and_grad(x)[0]
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
@@ -86,13 +84,9 @@ def _gradients_only(name: str) -> ValueError:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluation:
-    """A gradient evaluation, as an observer sees it. It is read-only, and valid until the observer returns.
+    """A gradient evaluation at x + scale·u, or at x if u is None. Read-only, and valid until its observer returns.
 
-    Attributes:
-        x, u, scale: the point is x + scale·u, or x if u is None.
-        value: F_S at the point; None if only the gradient was asked for.
-        grad: ∇F_S at the point.
-        ledger: all calls so far, this one included.
+    `value` is None if only the gradient was asked for. The ledger includes this evaluation.
     """
 
     x: Tensor
@@ -128,7 +122,6 @@ class SampledFunction:
 
     @property
     def cost(self) -> Cost:
-        """All calls in this function's ledger."""
         return self.ledger.cost
 
     @property
@@ -142,8 +135,7 @@ class SampledFunction:
 
     def value(self, x: Tensor) -> Tensor:
         """F_S(x), as a 0-dimensional tensor."""
-        x = checks.point(x)
-        value = checks.scalar(self._oracle.value(x), "the objective")
+        value = checks.scalar(self._oracle.value(checks.point(x)), "the objective")
         self.ledger.add_values(self.size)
         return value
 
@@ -163,7 +155,6 @@ class SampledFunction:
         return value, self._evaluated(x, u, scale, value, grad)
 
     def grad(self, x: Tensor) -> Tensor:
-        """∇F_S(x)."""
         return self.grad_at_sum(x, None)
 
     def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float = 1.0) -> Tensor:
@@ -208,8 +199,7 @@ class SampledFunction:
         return grad
 
     def _count(self, x: Tensor) -> None:
-        values = self._oracle.values_for_gradient(x)
-        if values:
+        if values := self._oracle.values_for_gradient(x):
             self.ledger.add_values(self.size, values)
         self.ledger.add_gradient(self.size)
 
@@ -220,8 +210,8 @@ class SecondOrderFunction(SampledFunction):
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         """∇²F_S(x)v."""
         x = checks.point(x)
-        v = checks.vector_like(v, x, "v")
-        product = checks.vector_like(self._oracle.hvp(x, v), x, "the Hessian product")
+        product = self._oracle.hvp(x, checks.vector_like(v, x, "v"))
+        product = checks.vector_like(product, x, "the Hessian product")
         self.ledger.add_hessian_product(self.size)
         return product
 
@@ -254,10 +244,8 @@ class BaseObjective(ABC):
 
     second_order: bool = True
     """Whether samples may be drawn with `hessian=True`."""
-
     ranks: Ranks | None = None
     """The ranks that evaluate it together; None in a single process."""
-
     parameters: object | None = None
     """The `FlatParameters` of a model, if x is made of them."""
 

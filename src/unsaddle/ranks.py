@@ -59,7 +59,6 @@ class Ranks:
         return numbers.div_(self.size)
 
     def smallest(self, number: int) -> int:
-        """The smallest number of any rank."""
         return -max(self.gather(-number))
 
     def gather(self, number: int) -> list[int]:
@@ -112,7 +111,6 @@ def raised_on_all(ranks: Ranks | None, what: str) -> Iterator[None]:
 
 ALIKE = 1e-6
 """Replicas may differ by this share, from rounding."""
-
 PART = 1 << 20
 """Entries of x that are compared at a time, so that no second x is in memory."""
 
@@ -121,19 +119,16 @@ def check_alike(ranks: Ranks | None, x: Any) -> None:
     """Raise on all ranks if x is replicated but differs between them."""
     if ranks is None or ranks.size == 1 or ranks.dimension is not None or not isinstance(x, Tensor):
         return
-    parts = [_squared_and_weighed(part) for part in torch.split(x.detach().flatten(), PART)]
-    squared, weighed = torch.stack(parts).sum(0).tolist()
-    seen = ranks.rows(torch.tensor([squared**0.5, weighed], dtype=torch.float64))
+    own = torch.zeros(2, dtype=torch.float64)  # ‖x‖² and Σ (i mod 7)·x_i.
+    for part in torch.split(x.detach().flatten(), PART):
+        part = part.double().cpu()
+        weights = torch.arange(1.0, part.numel() + 1.0, dtype=torch.float64).remainder_(7.0)
+        own += torch.stack([part @ part, part @ weights])
+    seen = ranks.rows(torch.stack([own[0].sqrt(), own[1]]))
     spread = (seen - seen[0]).abs().max(dim=0).values
     limit = ALIKE * seen[0, 0] * max(1.0, 7.0 * x.numel() ** 0.5)
     if bool((spread > limit).any()):
         raise ValueError("x must be the same point on all ranks, got different ones; broadcast it from one of them")
-
-
-def _squared_and_weighed(part: Tensor) -> Tensor:
-    own = part.double().cpu()
-    weights = torch.arange(1.0, own.numel() + 1.0, dtype=torch.float64).remainder_(7.0)
-    return torch.stack([own @ own, own @ weights])
 
 
 def of_parameters(parameters: Sequence[Tensor], group: Any = None) -> Ranks | None:

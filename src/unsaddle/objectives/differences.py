@@ -14,10 +14,8 @@ Scheme = Literal["2-point", "3-point", "cs"]
 """SciPy's names: forward, central, complex step."""
 
 EPS = float(np.finfo(np.float64).eps)
-
 FORWARD, CENTRAL = float(np.sqrt(EPS)), float(np.cbrt(EPS))
 """SciPy's steps: √ε for one-sided differences, ∛ε·max(1, |x_i|) for central ones."""
-
 IMAGINARY = 1e-40
 """The complex step. It may be this short, because no digits cancel."""
 

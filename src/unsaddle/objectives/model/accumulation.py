@@ -29,7 +29,6 @@ class AddedUp:
 
     @property
     def anything(self) -> bool:
-        """Whether anything was added."""
         return self._out._version != self._version
 
     def replaced(self) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,32 +36,32 @@ class Drawn:
     """The number of batches."""
 
 
-class Source(Protocol):
-    """Draws batches."""
+class Source(ABC):
+    """Draws batches. `num_samples` is None if samples never run out."""
 
-    @property
-    def num_samples(self) -> int | None: ...
+    num_samples: int | None
 
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
         """Draw `size` samples. `seed` is for random numbers in the data set, as of augmentation."""
+        assert self.num_samples is not None
+        return self.take(draw_indices(self.num_samples, size, generator, replacement), seed)
 
+    @abstractmethod
     def take(self, index: Tensor, seed: int) -> Drawn:
         """The samples at `index`."""
 
+    @abstractmethod
     def everything(self) -> Drawn: ...
 
 
-class Rows:
+class Rows(Source):
     """A data set with a length. A sample is a row; rows are gathered into batches."""
 
     def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any], micro_batch: int) -> None:
-        self.num_samples = len(dataset)
+        self.num_samples: int = len(dataset)
         if self.num_samples == 0:
             raise ValueError("the data set is empty; a loss needs at least one row")
         self._dataset, self._collate, self._micro_batch = dataset, collate, micro_batch
-
-    def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
-        return self.take(draw_indices(self.num_samples, size, generator, replacement), seed)
 
     def take(self, index: Tensor, seed: int) -> Drawn:
         """Reads the rows once and keeps them."""
@@ -86,7 +87,7 @@ class Rows:
         return self._collate([self._dataset[i] for i in at] if whole is None else whole(at))
 
 
-class Listed:
+class Listed(Source):
     """A list of batches. A sample is a batch, and all weigh the same."""
 
     def __init__(self, batches: Sequence[Any]) -> None:
@@ -100,10 +101,8 @@ class Listed:
                 RuntimeWarning,
                 stacklevel=4,
             )
-        self._batches, self.num_samples = batches, len(batches)
-
-    def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
-        return self.take(draw_indices(self.num_samples, size, generator, replacement), seed)
+        self.num_samples: int = len(batches)
+        self._batches = batches
 
     def take(self, index: Tensor, seed: int) -> Drawn:
         n = index.numel()
@@ -114,7 +113,7 @@ class Listed:
         return self.take(torch.arange(self.num_samples), 0)
 
 
-class Endless:
+class Endless(Source):
     """A loader that chooses its own order. A sample is a row, but whole batches are drawn.
 
     Its copy here runs in this process. It shares the data set with the caller's loader, but no iterator, worker or
@@ -136,22 +135,20 @@ class Endless:
 
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
         batches: list[tuple[Any, int]] = []
+        total = 0
         theirs = {g: g.get_state() for g in self._states}
-        before = RandomState.capture()
-        try:
-            self._random.set()
-            for g, state in self._states.items():
-                g.set_state(state)
-            while sum(rows for _, rows in batches) < size:
-                batch = self._next()
-                batches.append((batch, count_rows(batch)))
-            self._random = RandomState.capture()
-            self._states = {g: g.get_state() for g in theirs}
-        finally:
-            before.set()
-            for g, state in theirs.items():
-                g.set_state(state)
-        total = sum(rows for _, rows in batches)
+        with self._random.in_force():
+            try:
+                for g, state in self._states.items():
+                    g.set_state(state)
+                while total < size:
+                    batch = self._next()
+                    batches.append((batch, count_rows(batch)))
+                    total += batches[-1][1]
+                self._random, self._states = RandomState.capture(), {g: g.get_state() for g in theirs}
+            finally:
+                for g, state in theirs.items():
+                    g.set_state(state)
         return Drawn(lambda: [(batch, rows / total) for batch, rows in batches], total, len(batches))
 
     def take(self, index: Tensor, seed: int) -> Drawn:
@@ -175,11 +172,8 @@ def tensors_in(batch: Any) -> Iterator[Tensor]:
     """The tensors in nested lists, tuples and dictionaries."""
     if isinstance(batch, Tensor):
         yield batch
-    elif isinstance(batch, dict) or (hasattr(batch, "values") and callable(batch.values)):
-        for part in batch.values():
-            yield from tensors_in(part)
-    elif isinstance(batch, (list, tuple)):
-        for part in batch:
+    elif isinstance(batch, (list, tuple)) or callable(getattr(batch, "values", None)):
+        for part in batch.values() if callable(getattr(batch, "values", None)) else batch:
             yield from tensors_in(part)
 
 
@@ -189,13 +183,9 @@ def count_rows(batch: Any) -> int:
 
 
 def source(data: Any, micro_batch: int | None, seed: int, *, shared: bool = False) -> Source:
-    """The source for a Dataset, a DataLoader or a list of batches.
+    """The source for a Dataset, a DataLoader or a list of batches. `seed` is for an endless loader.
 
-    Args:
-        data: the data.
-        micro_batch: rows that go through the model at once.
-        seed: for an endless loader.
-        shared: whether other ranks have rows, too. A DistributedSampler then selects this rank's rows.
+    With `shared`, other ranks have rows, too, and a DistributedSampler selects this rank's rows.
     """
     if isinstance(data, DataLoader):
         return _of_loader(data, micro_batch, seed, shared)

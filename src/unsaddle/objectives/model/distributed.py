@@ -46,13 +46,13 @@ def reshard(modules: Iterable[nn.Module]) -> None:
 
 
 @contextlib.contextmanager
-def without_reduction(model: nn.Module) -> Iterator[None]:
-    """Inside, DDP adds up gradients on each rank; the next backward outside reduces them once.
+def without_reduction(model: nn.Module, active: bool = True) -> Iterator[None]:
+    """Inside, if `active`, DDP adds up gradients on each rank; the next backward outside reduces them once.
 
     This does not change FSDP2, which would have to hold all gradients unsharded.
     """
     with contextlib.ExitStack() as stack:
-        for module in replicas(model):
+        for module in replicas(model) if active else ():
             stack.enter_context(module.no_sync())
         yield
 

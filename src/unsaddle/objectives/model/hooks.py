@@ -6,7 +6,7 @@ that steps an optimizer changes the weights during backward. Hooks of torch.dist
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
@@ -35,10 +35,8 @@ def names(named: Iterable[tuple[str, Tensor]]) -> list[str]:
     return [f"{name}: {_name(hook)}" for name, hook in found if not _is_needed(hook)]
 
 
-def _tables(parameter: Tensor) -> Iterator[dict[int, Any]]:
-    for table in (parameter._backward_hooks, getattr(parameter, "_post_accumulate_grad_hooks", None)):
-        if table:
-            yield table
+def _tables(parameter: Tensor) -> list[dict[int, Any]]:
+    return [t for t in (parameter._backward_hooks, getattr(parameter, "_post_accumulate_grad_hooks", None)) if t]
 
 
 def _is_needed(hook: Any) -> bool:

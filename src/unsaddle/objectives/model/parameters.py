@@ -153,7 +153,6 @@ class FlatParameters:
         return all(p.grad is grad and grad._version == version for p, grad, version in gradients)
 
     def has_gradient(self) -> bool:
-        """Whether any of the parameters has a gradient."""
         return any(parameter.grad is not None for parameter in self.tensors)
 
     def gradient(self, *, release: bool = False) -> Tensor:
@@ -164,10 +163,12 @@ class FlatParameters:
         g = torch.empty(self.dimension, dtype=self.dtype, device=self.device)
         for parameter, (_, part) in zip(self.tensors, self.pieces(g), strict=True):
             grad = parameter.grad
-            if grad is not None and grad.layout is torch.strided:
+            if grad is None:
+                part.zero_()
+            elif grad.layout is torch.strided:
                 part.copy_(local(grad))
-            elif part.zero_() is not None and grad is not None:
-                part.add_(grad.detach())
+            else:
+                part.zero_().add_(grad.detach())
             if release:
                 parameter.grad = grad = None
         return g

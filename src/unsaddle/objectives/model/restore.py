@@ -76,14 +76,13 @@ class _Saved:
         self._contents = [(g, g.detach().clone()) for _, g in self._grads if g is not None and is_view_of_a_bucket(g)]
         devices = {p.device for p in parameters.values()} | {t.device for *_, t, _ in self._tensors}
         self._random = RandomState.capture(devices)
-        self._hooks = hooks.Silenced(parameters.values()) if skip_hooks else None
+        self._hooks = hooks.Silenced(parameters.values() if skip_hooks else ())
         self._flat, self._home = flat, flat.remembered()
 
     def clear(self) -> None:
         for parameter, _ in self._grads:
             parameter.grad = None
-        if self._hooks is not None:
-            self._hooks.silence()
+        self._hooks.silence()
         torch.clear_autocast_cache()
 
     def restore(self) -> None:
@@ -101,8 +100,7 @@ class _Saved:
         for module, training in self._modes:
             module.training = training
         self._random.set()
-        if self._hooks is not None:
-            self._hooks.restore()
+        self._hooks.restore()
         torch.clear_autocast_cache()
 
 

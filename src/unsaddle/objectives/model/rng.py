@@ -43,7 +43,6 @@ class RandomState:
         )
 
     def set(self) -> None:
-        """Make these the current states."""
         torch.set_rng_state(self.torch_cpu)
         for device, state in self.accelerators:
             get_device_module(device).set_rng_state(state, device)
