@@ -56,7 +56,7 @@ class Oracle(ABC):
     def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
         """∇f at x + scale·u, or at x if u is None. Override it if leaving out the value saves work."""
         value, grad = self.value_and_grad(x) if u is None else self.value_and_grad_at_sum(x, u, scale)
-        checks.scalar(value, "the objective")  # Raise even though nobody reads the value.
+        checks.scalar(value, "the objective")  # Raises for a wrong value, even though it is not used.
         return grad
 
     def add_grad_at_sum(

@@ -134,8 +134,7 @@ def check_alike(ranks: Ranks | None, x: Any) -> None:
 def of_parameters(parameters: Sequence[Tensor], group: Any = None) -> Ranks | None:
     """The ranks that sharded parameters (DTensors) are spread over; for plain tensors `group`, which holds replicas.
 
-    Raises:
-        ValueError: the parameters are not sharded as `fully_shard` does it.
+    Raises a ValueError if parameters are sharded in another way than by `fully_shard`.
     """
     sharded = [p for p in parameters if is_sharded(p)]
     if not sharded:

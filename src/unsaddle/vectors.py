@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,7 +22,6 @@ Array = NDArray[np.float64]
 
 BLOCK_BYTES = 4 << 20
 """Bytes of one vector that a sweep works on at a time: a second pass over a block finds it in the cache.
-
 `python -m benchmarks.step_cost --blocks` measures the gain."""
 
 
@@ -122,15 +122,11 @@ DRAWN_AT_ONCE = 1 << 20
 
 def _drawn(like: Tensor, generator: torch.Generator) -> Tensor:
     """Normal numbers: the same vector for any number of ranks. Of a long one, a rank draws only its own parts."""
-    d, device = dimension(like), generator.device
-
-    def draw(count: int, source: torch.Generator) -> Tensor:
-        return torch.randn(count, generator=source, dtype=like.dtype, device=device)
-
-    team = ranks.current()
+    d, device, team = dimension(like), generator.device, ranks.current()
+    draw = partial(torch.randn, dtype=like.dtype, device=device)
     pieces = ((0, d),) if team is None or team.dimension is None else team.pieces
     if d <= DRAWN_AT_ONCE:
-        u = draw(d, generator)
+        u = draw(d, generator=generator)
         return u if d == like.numel() else torch.cat([u[first : first + length] for first, length in pieces])
     seed = int(torch.randint(1 << 62, (), generator=generator, device=device))
     u = torch.empty(like.numel(), dtype=like.dtype, device=device)
@@ -140,7 +136,8 @@ def _drawn(like: Tensor, generator: torch.Generator) -> Tensor:
         while at < first + length:
             if not begin <= at < begin + part.numel():  # Small pieces may share a part.
                 begin = at - at % DRAWN_AT_ONCE
-                part = draw(min(DRAWN_AT_ONCE, d - begin), torch.Generator(device).manual_seed(seed + begin))
+                own = torch.Generator(device).manual_seed(seed + begin)
+                part = draw(min(DRAWN_AT_ONCE, d - begin), generator=own)
             taken = min(first + length, begin + part.numel()) - at
             u[offset : offset + taken] = part[at - begin : at - begin + taken]
             at, offset = at + taken, offset + taken

@@ -73,9 +73,8 @@ class ByHand(Oracle):
                 f"with gradient=True the function must return (value, gradient), got {type(result).__name__}; "
                 "leave gradient out to have it differentiated"
             )
-        value, grad = result
-        grad = grad.detach() if isinstance(grad, Tensor) else grad
-        return checks.scalar(value, "the objective").detach(), grad
+        grad = result[1].detach() if isinstance(result[1], Tensor) else result[1]
+        return checks.scalar(result[0], "the objective").detach(), grad
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         if self._hvp is None:
@@ -134,9 +133,7 @@ def oracle(fun: Callable[[Tensor], Any], gradient: bool, hvp: Product | None) ->
     return ByHand(fun, hvp) if gradient else Autograd(fun, hvp)
 
 
-def oracle_of_rows(
-    loss: Callable[..., Any], gradient: bool, hvp: Callable[..., Tensor] | None, *rows: Tensor
-) -> Oracle:
+def of_rows(loss: Callable[..., Any], gradient: bool, hvp: Callable[..., Tensor] | None, *rows: Tensor) -> Oracle:
     """The oracle of x ↦ `loss(x, *rows)`."""
     return oracle(lambda x: loss(x, *rows), gradient, None if hvp is None else lambda x, v: hvp(x, v, *rows))
 

@@ -33,8 +33,7 @@ class FiniteSum(BaseObjective):
 
     The rows of a sample are gathered once, when it is drawn.
 
-    >>> targets = torch.tensor([[0.0], [1.0], [5.0]])
-    >>> mean = FiniteSum(lambda x, t: ((x - t) ** 2).mean(), targets)
+    >>> mean = FiniteSum(lambda x, t: ((x - t) ** 2).mean(), torch.tensor([[0.0], [1.0], [5.0]]))
     >>> f = mean.sample(2, torch.Generator().manual_seed(0))
     >>> _ = f.value_and_grad(torch.zeros(1))
     >>> f.cost.gradients, f.cost.samples
@@ -50,7 +49,7 @@ class FiniteSum(BaseObjective):
         process_group: Any = None,
     ) -> None:
         derivatives.check_callable(loss, "loss")
-        self._set_up(partial(derivatives.oracle_of_rows, loss, gradient, hvp), tensors, process_group)
+        self._set_up(partial(derivatives.of_rows, loss, gradient, hvp), tensors, process_group)
 
     @classmethod
     def from_oracle(cls, oracle: Callable[..., Oracle], *tensors: Tensor, process_group: Any = None) -> FiniteSum:
@@ -98,8 +97,7 @@ class FiniteSum(BaseObjective):
         size = index.numel()
         if self.ranks is not None:
             index = split_by_rank(index, self._counts)[self.ranks.rank]
-        rows = tuple(take_rows(t, index) for t in self._tensors)
-        return self._oracle_of(rows, size), size
+        return self._oracle_of(tuple(take_rows(t, index) for t in self._tensors), size), size
 
     def _oracle_of(self, rows: tuple[Tensor, ...], size: int) -> Oracle:
         """The mean over `size` rows on all ranks; `rows` are those of this rank."""

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from unsaddle.objectives import derivatives
+from unsaddle.objectives.derivatives import Product
 from unsaddle.objectives.deterministic import Deterministic
 
 
@@ -26,8 +27,6 @@ class Function(Deterministic):
     (1.0, [2.0, 0.0], 1)
     """
 
-    def __init__(
-        self, fun: Callable[[Tensor], Any], *, gradient: bool = False, hvp: derivatives.Product | None = None
-    ) -> None:
+    def __init__(self, fun: Callable[[Tensor], Any], *, gradient: bool = False, hvp: Product | None = None) -> None:
         derivatives.check_callable(fun, "fun")
         super().__init__(derivatives.oracle(fun, gradient, hvp), "a Function")

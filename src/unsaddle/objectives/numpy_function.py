@@ -50,11 +50,10 @@ class _NumpyOracle(Oracle):
         return torch.tensor(self._value(_array(x)), dtype=torch.float64)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        point = _array(x)
         if self._jac is True:
-            value, grad = self._both(point)
+            value, grad = self._both(_array(x))
         else:
-            value = self._value(point)
+            value = self._value(_array(x))
             point = _array(x)  # Again: fun may have written into the first copy.
             self._dimension = point.size
             jac: Any = self._jac

@@ -18,10 +18,7 @@ from unsaddle.ranks import Ranks
 class SharedOracle(Oracle):
     """The mean over rows on several ranks. Each rank evaluates its own; an evaluation takes one message.
 
-    Args:
-        oracle: the mean over this rank's rows; None if it has none.
-        weight: this rank's share of all rows.
-        ranks: all ranks.
+    `oracle` is the mean over this rank's rows, None if it has none. `weight` is this rank's share of all rows.
     """
 
     def __init__(self, oracle: Oracle | None, weight: float, ranks: Ranks) -> None:

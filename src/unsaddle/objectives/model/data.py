@@ -19,7 +19,6 @@ from unsaddle.objectives.sampling import draw_indices
 
 MICRO_BATCH = 128
 """Rows of a data set that go through the model at once, by default."""
-
 UNIFORM = (torch_data.SequentialSampler, torch_data.RandomSampler, DistributedSampler)
 """Samplers under which all rows weigh the same. A loader with another sampler is `Endless`."""
 
@@ -33,7 +32,6 @@ class Drawn:
     size: int
     """Samples in all batches."""
     batches: int
-    """The number of batches."""
 
 
 class Source(ABC):
@@ -123,10 +121,8 @@ class Endless(Source):
     num_samples = None
 
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
-        self._loader = copy.copy(loader)
-        vars(self._loader).update(
-            num_workers=0, persistent_workers=False, prefetch_factor=None, timeout=0, _iterator=None
-        )
+        self._loader = own = copy.copy(loader)
+        vars(own).update(num_workers=0, persistent_workers=False, prefetch_factor=None, timeout=0, _iterator=None)
         self._random = RandomState.seeded(seed)
         samplers = (loader, loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None))
         generators = (getattr(sampler, "generator", None) for sampler in samplers)

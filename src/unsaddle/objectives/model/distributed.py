@@ -7,19 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from unsaddle.ranks import is_sharded
 
 
 def replicas(model: nn.Module) -> Iterator[Any]:
     """The DistributedDataParallel modules in a model. Usually this is the model itself."""
-    if not dist.is_available():
-        return
-    from torch.nn.parallel import DistributedDataParallel
-
-    yield from (module for module in model.modules() if isinstance(module, DistributedDataParallel))
+    return (module for module in model.modules() if isinstance(module, DistributedDataParallel))
 
 
 def process_group(model: nn.Module) -> Any:

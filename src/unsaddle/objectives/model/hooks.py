@@ -31,8 +31,9 @@ class Silenced:
 
 def names(named: Iterable[tuple[str, Tensor]]) -> list[str]:
     """The hooks that `Silenced` removes, each as "parameter: hook"."""
-    found = [(name, hook) for name, parameter in named for table in _tables(parameter) for hook in table.values()]
-    return [f"{name}: {_name(hook)}" for name, hook in found if not _is_needed(hook)]
+    hooks = [(name, hook) for name, parameter in named for table in _tables(parameter) for hook in table.values()]
+    found = [(name, _function(hook)) for name, hook in hooks if not _is_needed(hook)]
+    return [f"{name}: {getattr(function, '__qualname__', type(function).__qualname__)}" for name, function in found]
 
 
 def _tables(parameter: Tensor) -> list[dict[int, Any]]:
@@ -48,8 +49,3 @@ def _function(hook: Any) -> Any:
     while hasattr(hook, "func"):  # functools.partial
         hook = hook.func
     return hook
-
-
-def _name(hook: Any) -> str:
-    function = _function(hook)
-    return getattr(function, "__qualname__", type(function).__qualname__)

@@ -22,10 +22,7 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 
 
 class FlatParameters:
-    """The trainable parameters as one vector: in their order, tied ones once, without frozen ones.
-
-    Args:
-        parameters: tensors, or (name, tensor) pairs as from `named_parameters()`.
+    """The trainable ones of `parameters`, or of (name, parameter) pairs, as one vector: in order, tied ones once.
 
     `assign` copies into the parameters' own memory, so that an optimizer, a compiled graph or a CUDA graph sees the
     change. It leaves their version counters: an autograd graph built before stays valid if the values are restored.
@@ -104,10 +101,7 @@ class FlatParameters:
         return x
 
     def remembered(self) -> Tensor:
-        """The current parameters; the same vector again as long as they do not change.
-
-        A search and the restoring of parameters thus share one vector in memory.
-        """
+        """The current parameters: to save memory, the same vector each time, as long as they do not change."""
         if self._remembered is None or not self.is_at(self._remembered):
             self._remembered = None  # Frees the memory for the next one.
             self._remembered = self.point()
@@ -156,10 +150,7 @@ class FlatParameters:
         return any(parameter.grad is not None for parameter in self.tensors)
 
     def gradient(self, *, release: bool = False) -> Tensor:
-        """The gradients in a new dense vector; zero for a parameter without one.
-
-        `release` sets each `.grad` to None after copying it, which saves memory.
-        """
+        """The gradients in a new dense vector, zero where missing. `release` frees each `.grad` once it is copied."""
         g = torch.empty(self.dimension, dtype=self.dtype, device=self.device)
         for parameter, (_, part) in zip(self.tensors, self.pieces(g), strict=True):
             grad = parameter.grad
@@ -185,5 +176,4 @@ class OverParameters(BaseObjective):
         return self.parameters.remembered()
 
     def assign(self, x: Tensor) -> None:
-        """Make x the parameters of the model, as after an escape."""
         self.parameters.assign(checks.point(x))

@@ -53,8 +53,8 @@ class Replayed(Oracle):
         self._run, self._flat, self._modules, self._what = run, flat, modules, what
         self._start = RandomState.capture({flat.device}) if start is None else start
         self._skip_hooks, self._ranks, self._add = skip_hooks, ranks, add
-        watched = {id(p): (name, p) for module in modules for name, p in module.named_parameters()}
-        self._watched = watched | {id(p): (n, p) for n, p in zip(flat.names, flat.tensors, strict=True)}
+        named = [(name, p) for module in modules for name, p in module.named_parameters()]
+        self._watched = {id(p): (name, p) for name, p in (*named, *zip(flat.names, flat.tensors, strict=True))}
 
     def value(self, x: Tensor) -> Tensor:
         return self._evaluate(x, backward=False)[0]

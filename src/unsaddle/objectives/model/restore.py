@@ -28,7 +28,6 @@ def untouched(
     Restored, also after an exception or Ctrl-C: the parameters in `flat`; the `.grad` of these and of all parameters of
     `modules` (the same tensor objects, or None); buffers and tensor attributes of `modules`; their train/eval modes;
     the states of `RandomState`. The autocast cache is cleared before and after. Inside, every `.grad` starts as None.
-
     Not restored: other Python objects that hooks, the loss or a forward change; and buffers, if `modules` is empty.
 
     Args:
