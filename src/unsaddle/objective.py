@@ -67,7 +67,7 @@ class Oracle(ABC):
         (out.zero_() if afresh else out).add_(grad, alpha=weight)
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
-        """A bound on the error of ∇f beyond rounding, given f and ‖∇f‖ at a point."""
+        """The error of ∇f beyond rounding, given f and ‖∇f‖ at a point."""
         return 0.0
 
     def values_for_gradient(self, x: Tensor) -> int:
@@ -130,7 +130,7 @@ class SampledFunction:
         return self._oracle.adds
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
-        """A bound on the error of gradients beyond rounding, given f and ‖∇f‖ at a point; 0 for most oracles."""
+        """The error of gradients beyond rounding, given f and ‖∇f‖ at a point; 0 for most oracles."""
         return float(self._oracle.gradient_error(value, grad_norm))
 
     def value(self, x: Tensor) -> Tensor:

@@ -119,7 +119,7 @@ def check_alike(ranks: Ranks | None, x: Any) -> None:
     """Raise on all ranks if x is replicated but differs between them."""
     if ranks is None or ranks.size == 1 or ranks.dimension is not None or not isinstance(x, Tensor):
         return
-    own = torch.zeros(2, dtype=torch.float64)  # ‖x‖² and Σ (i mod 7)·x_i.
+    own = torch.zeros(2, dtype=torch.float64)  # ‖x‖² and Σ (i mod 7)·x_i, with i counted from 1 in each part.
     for part in torch.split(x.detach().flatten(), PART):
         part = part.double().cpu()
         weights = torch.arange(1.0, part.numel() + 1.0, dtype=torch.float64).remainder_(7.0)
