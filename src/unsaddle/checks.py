@@ -1,4 +1,4 @@
-"""Checks of what callers pass in. Each error says what was expected, what came, and what to do."""
+"""Checks of arguments. Each error says what was expected, what came, and what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLOATS = (torch.float32, torch.float64)
 def point(x: Any, name: str = "x") -> Tensor:
     """`x` as a contiguous 1-D float tensor outside autograd. The caller's tensor is never written to."""
     if isinstance(x, np.ndarray):
-        x = torch.from_numpy(np.array(x, order="C"))  # A copy: torch has no read-only tensors and no negative strides.
+        x = torch.from_numpy(np.array(x, order="C"))  # A copy: torch lacks read-only tensors and negative strides.
     if not isinstance(x, Tensor):
         raise TypeError(
             f"{name} must be a 1-D float tensor or array, got {type(x).__name__}; use torch.as_tensor({name})"
@@ -30,13 +30,13 @@ def point(x: Any, name: str = "x") -> Tensor:
         raise ValueError(f"{name} must hold numbers, got a tensor on the meta device; make it on a real one")
     if x.ndim != 1:
         raise ValueError(f"{name} must have one dimension, got shape {tuple(x.shape)}; use {name}.flatten()")
-    if x.numel() == 0 and ranks.current() is None:  # A rank may hold nothing of a small vector.
+    if x.numel() == 0 and ranks.current() is None:  # A rank may hold no part of a small vector.
         raise ValueError(f"{name} is empty; a point needs at least one coordinate")
     return x.detach().contiguous()
 
 
 def vector_like(v: Any, x: Tensor, name: str) -> Tensor:
-    """`v`, detached, if it lives in the space of `x`."""
+    """`v`, detached. It must have the shape, dtype and device of `x`."""
     if not isinstance(v, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(v).__name__}")
     if v.shape != x.shape:
@@ -51,7 +51,7 @@ def vector_like(v: Any, x: Tensor, name: str) -> Tensor:
 
 
 def scalar(value: Any, name: str, reduction: str = ".mean() or .sum()") -> Tensor:
-    """`value` as a 0-dimensional tensor; a single number in any shape will do."""
+    """`value`, a number or a tensor with one element, as a 0-dimensional tensor."""
     if not isinstance(value, Tensor):
         if isinstance(value, (int, float, np.integer, np.floating)):
             return torch.tensor(float(value), dtype=torch.float64)

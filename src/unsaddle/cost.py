@@ -1,11 +1,8 @@
-"""What a computation cost, in oracle calls.
+"""The cost of a computation, in oracle calls.
 
-The paper measures every method in two units, borrowed from Reddi et al. (2017): one *IFO* call is one gradient of one
-component, ∇f(x; ξ), and one *ISO* call is one Hessian product of one component, ∇²f(x; ξ)v. `Cost` keeps both, and the
-number of calls they came in, since a call on 6000 samples is one gradient of F_S but 6000 IFO calls.
-
-The value of a function comes free with its gradient at the same point, so only values that were asked for alone are
-counted as values.
+The paper uses two units, from Reddi et al. (2017): one *IFO* call is one gradient of one component, ∇f(x; ξ), and one
+*ISO* call is one Hessian product of one component, ∇²f(x; ξ)v. One gradient of F_S on 6000 samples is 6000 IFO calls;
+`Cost` counts both. A value that comes with a gradient at the same point is free and not counted.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Oracle calls, and the samples they touched.
+    """Oracle calls, and the samples that they used.
 
     >>> Cost(gradients=2, samples=200) + Cost(values=1, value_samples=100)
     Cost(gradients=2, values=1, hessian_products=0, samples=200, value_samples=100, hessian_samples=0)
@@ -42,10 +39,9 @@ class Cost:
 
 
 class Ledger:
-    """Where oracle calls are written down as they happen; `cost` reads it.
+    """Counts oracle calls as they happen; `cost` reads it. Several sampled functions may share one ledger.
 
-    One ledger can serve many sampled functions, which is how a result that draws several samples knows its total. Plain
-    integers, since a stochastic method writes here once a sample.
+    It holds plain integers, because a stochastic method writes to it once per sample.
     """
 
     __slots__ = ("gradients", "hessian_products", "hessian_samples", "samples", "value_samples", "values")
@@ -56,7 +52,6 @@ class Ledger:
 
     @property
     def cost(self) -> Cost:
-        """Everything written down so far."""
         return Cost(**{f.name: getattr(self, f.name) for f in fields(Cost)})
 
     def add_gradient(self, size: int) -> None:

@@ -1,20 +1,14 @@
-"""The oracle: an objective F is sampled, and the frozen F_S that comes out answers at any point.
+"""Objectives and oracles: sampling an objective F gives a frozen F_S, which can be evaluated at any point.
 
     F = FiniteSum(loss, features, labels)
     f = F.sample(100, generator)        # the paper's F_S = (1/|S|) Σ_{i∈S} f(·; ξ_i)
     value, grad = f.value_and_grad(x)   # the same samples answer at x and at x + u
 
-Three roles, one each:
-
-- an `Oracle` knows the mathematics of one frozen function and nothing else;
-- a `SampledFunction` wraps an oracle, checks what goes in and out, and writes every call in a ledger;
-- an `Objective` knows how to draw samples.
-
-A gradient-only method is handed a `SampledFunction`, which has no `hvp`; `SecondOrderFunction` adds it, and is made
-only where it was asked for.
-
-Our own objectives derive from `BaseObjective`, which states all that an objective may be asked. Anybody's object with
-`num_samples` and `sample` is an `Objective`, too; `as_objective` takes it in.
+- An `Oracle` computes one frozen function, and does nothing else.
+- A `SampledFunction` wraps an oracle: it checks inputs and outputs, and counts every call in a ledger. It has no `hvp`,
+  so a gradient-only method cannot use one. `SecondOrderFunction` adds `hvp`, where `hessian=True` asked for it.
+- An `Objective` draws samples. Ours derive from `BaseObjective`; `as_objective` accepts any object with `num_samples`
+  and `sample`.
 """
 
 from __future__ import annotations
@@ -35,27 +29,24 @@ from unsaddle.ranks import Ranks, check_alike, current, together
 
 
 class Oracle(ABC):
-    """The mathematics of one frozen function: all that it can be asked. `value_and_grad` is enough to answer.
+    """Computes one frozen function. A subclass needs `value_and_grad` only; the other methods have defaults.
 
-    Points and directions come checked. Gradients are read, never written to, by whoever receives them.
+    Its callers check points and directions first, and never write to the gradients that it returns.
     """
 
     adds: bool = False
-    """Whether it forms x + scale·u in memory of its own, as a model does, so that nobody else has to."""
-
+    """Whether it forms x + scale·u in its own memory, as a model does, so that callers need no vector for it."""
     _name = "this function"
-    """What errors call it."""
 
     @abstractmethod
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """f(x) and ∇f(x)."""
 
     def value(self, x: Tensor) -> Tensor:
-        """f(x)."""
         return self.value_and_grad(x)[0]
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        """∇²f(x)v, or a ValueError where there are gradients only."""
+        """∇²f(x)v. Raises a ValueError if there are gradients only."""
         raise _gradients_only(self._name)
 
     def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float) -> tuple[Tensor, Tensor]:
@@ -63,24 +54,24 @@ class Oracle(ABC):
         return self.value_and_grad(torch.add(x, u, alpha=scale))
 
     def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
-        """∇f at x + scale·u, or at x if u is None: for those to whom the value is an effort of its own."""
+        """∇f at x + scale·u, or at x if u is None. Override it if leaving out the value saves work."""
         value, grad = self.value_and_grad(x) if u is None else self.value_and_grad_at_sum(x, u, scale)
-        checks.scalar(value, "the objective")  # What returns no number is wrong, whether or not that is read.
+        checks.scalar(value, "the objective")  # Raises for a wrong value, even though it is not used.
         return grad
 
     def add_grad_at_sum(
         self, out: Tensor, x: Tensor, u: Tensor | None, scale: float, weight: float, afresh: bool
     ) -> None:
-        """Add weight times the gradient to `out`, which may be u, or to zero in the place of `out`."""
+        """Add weight·∇f(x + scale·u) to `out`, which is first set to zero if `afresh`. `out` may be u."""
         grad = checks.vector_like(self.grad_at_sum(x, u, scale), x, "the gradient")
         (out.zero_() if afresh else out).add_(grad, alpha=weight)
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
-        """The error of gradients beyond rounding, where f and ‖∇f‖ are these."""
+        """The error of ∇f beyond rounding, given f and ‖∇f‖ at a point."""
         return 0.0
 
     def values_for_gradient(self, x: Tensor) -> int:
-        """How many values a gradient takes, where it is made of their differences. They are counted beside it."""
+        """How many values one gradient takes, if it is made of differences. They are counted in addition."""
         return 0
 
 
@@ -93,13 +84,9 @@ def _gradients_only(name: str) -> ValueError:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluation:
-    """A gradient that was evaluated, for somebody who observes. Only to be read, and only until the observer returns.
+    """A gradient evaluation at x + scale·u, or at x if u is None. Read-only, and valid until its observer returns.
 
-    Attributes:
-        x, u, scale: where: at x + scale·u, or at x if u is None.
-        value: F_S there; None where nobody asked for it.
-        grad: ∇F_S there.
-        ledger: what has been spent, this evaluation included.
+    `value` is None if only the gradient was asked for. The ledger includes this evaluation.
     """
 
     x: Tensor
@@ -111,7 +98,7 @@ class Evaluation:
 
     @property
     def point(self) -> Tensor:
-        """Where, as one vector, which is formed when it is asked for."""
+        """The point as one vector, formed on each access."""
         return self.x if self.u is None else torch.add(self.x, self.u, alpha=self.scale)
 
 
@@ -119,13 +106,7 @@ Observer = Callable[[Evaluation], None]
 
 
 class SampledFunction:
-    """F_S: a frozen function whose every evaluation is counted.
-
-    Args:
-        oracle: the mathematics.
-        size: |S|, the samples that one evaluation touches.
-        ledger: where calls are counted; a new one by default.
-    """
+    """F_S: a frozen function that counts every evaluation, as `size` = |S| samples, in its ledger (by default new)."""
 
     def __init__(self, oracle: Oracle, size: int, ledger: Ledger | None = None) -> None:
         self._oracle = oracle
@@ -134,34 +115,32 @@ class SampledFunction:
         self._observers: tuple[Observer, ...] = ()
 
     def observed_by(self, observer: Observer) -> SampledFunction:
-        """The same function, with each gradient shown to the observer after it was counted."""
+        """The same function. It calls the observer with each gradient, after counting it."""
         function = copy.copy(self)
         function._observers = (*self._observers, observer)
         return function
 
     @property
     def cost(self) -> Cost:
-        """All calls in this function's ledger."""
         return self.ledger.cost
 
     @property
     def adds(self) -> bool:
-        """Whether the oracle forms x + scale·u in memory of its own, as a model does, so that nobody else has to."""
+        """Whether the oracle forms x + scale·u in its own memory, as a model does."""
         return self._oracle.adds
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
-        """What the oracle knows of its gradients' error beyond rounding, given f and ‖∇f‖ at a point; 0 for most."""
+        """The error of gradients beyond rounding, given f and ‖∇f‖ at a point; 0 for most oracles."""
         return float(self._oracle.gradient_error(value, grad_norm))
 
     def value(self, x: Tensor) -> Tensor:
         """F_S(x), as a 0-dimensional tensor."""
-        x = checks.point(x)
-        value = checks.scalar(self._oracle.value(x), "the objective")
+        value = checks.scalar(self._oracle.value(checks.point(x)), "the objective")
         self.ledger.add_values(self.size)
         return value
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """F_S(x) and ∇F_S(x). The gradient belongs to the function: read it or copy it."""
+        """F_S(x) and ∇F_S(x). Do not write to the gradient; copy it."""
         x = checks.point(x)
         value, grad = self._oracle.value_and_grad(x)
         value = checks.scalar(value, "the objective")
@@ -176,11 +155,10 @@ class SampledFunction:
         return value, self._evaluated(x, u, scale, value, grad)
 
     def grad(self, x: Tensor) -> Tensor:
-        """∇F_S(x)."""
         return self.grad_at_sum(x, None)
 
     def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float = 1.0) -> Tensor:
-        """∇F_S at x + scale·u, or at x: where the value takes a message to other ranks, that is left out."""
+        """∇F_S at x + scale·u, or at x if u is None. It saves the message to other ranks that a value may need."""
         x = checks.point(x)
         u = None if u is None else checks.vector_like(u, x, "u")
         return self._evaluated(x, u, scale, None, self._oracle.grad_at_sum(x, u, scale))
@@ -195,18 +173,13 @@ class SampledFunction:
         subtract: bool = False,
         afresh: bool = False,
     ) -> Tensor:
-        """Add ∇F_S at x + scale·u, or at x, to `out`, or subtract it, and return `out`, which may be u.
+        """Add ∇F_S at x + scale·u, or at x if u is None, to `out` in place, and return `out`.
 
-        A model's gradient adds up in `out` as it is computed, and takes no vector of its own.
-
-        Args:
-            out: what is added to; of no use any more if this raises.
-            x, u, scale: where; with a u that is `out`, what that was before.
-            subtract: whether to subtract.
-            afresh: whether `out` counts as zero.
+        A model's backward pass adds directly to `out` and needs no further vector. `out` may be u: the point is formed
+        first. If this raises, the content of `out` is lost. `subtract` subtracts; `afresh` starts from zero.
         """
         sign = -1.0 if subtract else 1.0
-        if self._observers:  # To be shown, the gradient has to exist by itself.
+        if self._observers:  # They need the gradient as a vector.
             grad = self.grad_at_sum(x, u, scale)
             return (out.zero_() if afresh else out).add_(grad, alpha=sign)
         x = checks.point(x)
@@ -216,18 +189,17 @@ class SampledFunction:
         return out
 
     def _evaluated(self, x: Tensor, u: Tensor | None, scale: float, value: Tensor | None, grad: Tensor) -> Tensor:
-        """The gradient, after it is checked, counted and shown."""
+        """Check and count the gradient, show it to the observers, and return it."""
         grad = checks.vector_like(grad, x, "the gradient")
         self._count(x)
         if grad.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
-            grad = grad.clone()  # ∇(½‖x‖²) may come back as x itself, which the caller is free to change.
+            grad = grad.clone()  # ∇(½‖x‖²) may be x itself, and the caller may change x.
         for observer in self._observers:
             observer(Evaluation(x=x, u=u, scale=scale, value=value, grad=grad, ledger=self.ledger))
         return grad
 
     def _count(self, x: Tensor) -> None:
-        values = self._oracle.values_for_gradient(x)
-        if values:
+        if values := self._oracle.values_for_gradient(x):
             self.ledger.add_values(self.size, values)
         self.ledger.add_gradient(self.size)
 
@@ -238,24 +210,23 @@ class SecondOrderFunction(SampledFunction):
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         """∇²F_S(x)v."""
         x = checks.point(x)
-        v = checks.vector_like(v, x, "v")
-        product = checks.vector_like(self._oracle.hvp(x, v), x, "the Hessian product")
+        product = self._oracle.hvp(x, checks.vector_like(v, x, "v"))
+        product = checks.vector_like(product, x, "the Hessian product")
         self.ledger.add_hessian_product(self.size)
         return product
 
 
 def freeze(oracle: Oracle, size: int, hessian: bool, ledger: Ledger | None) -> SampledFunction:
-    """The sampled function with just the capabilities that were asked for."""
+    """A `SecondOrderFunction` if `hessian`, else a plain `SampledFunction`."""
     return (SecondOrderFunction if hessian else SampledFunction)(oracle, size, ledger)
 
 
 @runtime_checkable
 class Objective(Protocol):
-    """Anything that can be sampled."""
+    """Anything that can be sampled. `BaseObjective` explains the members."""
 
     @property
-    def num_samples(self) -> int | None:
-        """n of a finite sum, 1 for a plain function, None where samples never run out."""
+    def num_samples(self) -> int | None: ...
 
     def sample(
         self,
@@ -265,50 +236,36 @@ class Objective(Protocol):
         replacement: bool = False,
         hessian: bool = False,
         ledger: Ledger | None = None,
-    ) -> SampledFunction:
-        """Draw and freeze F_S.
-
-        Args:
-            size: |S|; None for everything, where that exists.
-            generator: the randomness. Needed when there is something to draw.
-            replacement: draw independent samples, as the theory does, rather than distinct ones.
-            hessian: give the result an `hvp`.
-            ledger: where its evaluations are counted; a new one by default.
-        """
+    ) -> SampledFunction: ...
 
 
 class BaseObjective(ABC):
-    """All that an objective may be asked, with the answers of one that is a function of x and nothing more.
-
-    A subclass has `num_samples` and `_draw`.
-    """
+    """Base class of objectives. A subclass needs `num_samples` and `_draw`; the defaults suit a plain function of x."""
 
     second_order: bool = True
     """Whether samples may be drawn with `hessian=True`."""
-
     ranks: Ranks | None = None
-    """The ranks that evaluate it together."""
-
+    """The ranks that evaluate it together; None in a single process."""
     parameters: object | None = None
-    """The `FlatParameters` of a model, where x are those."""
+    """The `FlatParameters` of a model, if x is made of them."""
 
     @property
     @abstractmethod
     def num_samples(self) -> int | None:
-        """n of a finite sum, 1 for a plain function, None where samples never run out."""
+        """n of a finite sum, 1 for a plain function, None if samples never run out."""
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Its name in error messages."""
         return type(self).__name__
 
     @property
     def point(self) -> Tensor | None:
-        """Where it is now, if it is somewhere: the x of those who leave x out."""
+        """Its current point, used where a caller leaves out x; None if it has none."""
         return None
 
     def assign(self, x: Tensor) -> None:
-        """Go to x, as after an escape."""
+        """Make x its current point, as after an escape."""
         raise ValueError(f"a {self.name} is at no point, so it cannot be moved to another")
 
     def sample(
@@ -323,11 +280,11 @@ class BaseObjective(ABC):
         """Draw and freeze F_S.
 
         Args:
-            size: |S|; None for everything, where that exists.
-            generator: the randomness. Needed when there is something to draw.
-            replacement: draw independent samples, as the theory does, rather than distinct ones.
+            size: |S|; None for all samples.
+            generator: the randomness; required if there is something to draw.
+            replacement: draw independent samples, as the theory does, instead of distinct ones.
             hessian: give the result an `hvp`.
-            ledger: where its evaluations are counted; a new one by default.
+            ledger: where evaluations are counted; a new one by default.
         """
         if hessian and not self.second_order:
             raise _gradients_only(f"a {self.name}")
@@ -335,14 +292,14 @@ class BaseObjective(ABC):
         return freeze(oracle, drawn, hessian, ledger)
 
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
-        """The mathematics of a sample, and |S|."""
+        """The oracle of a sample, and |S|."""
         raise NotImplementedError(f"{type(self).__name__} has neither _draw nor a sample of its own")
 
 
 class Forwarding(BaseObjective):
-    """All that another objective is, ours or anybody's. What wraps an objective derives from this.
+    """Base class of wrappers: it forwards every member to another objective, ours or a user's.
 
-    Nowhere else is an object of somebody else's asked whether it has a point, ranks or parameters.
+    A user's objective may lack the optional members (point, ranks, parameters, ...). Only this class asks for them.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -371,7 +328,7 @@ class Forwarding(BaseObjective):
 
 
 class Observed(Forwarding):
-    """An objective that shows every gradient of its samples to an observer, once, whoever asked for it and how.
+    """An objective that shows every gradient of its samples to an observer, exactly once.
 
     >>> from unsaddle import Function
     >>> norms = []
@@ -390,7 +347,7 @@ class Observed(Forwarding):
 
 
 def as_objective(objective: Any) -> BaseObjective:
-    """The objective, with all that may be asked of it; or a TypeError that says what is none."""
+    """The objective with all members of `BaseObjective`. Raises a TypeError if it is none."""
     if isinstance(objective, BaseObjective):
         return objective
     if isinstance(objective, Objective):
@@ -402,7 +359,7 @@ def as_objective(objective: Any) -> BaseObjective:
 
 
 def point_of(objective: Objective, x: Any, name: str = "x") -> Tensor:
-    """x, or the objective's own `point` where x was left out."""
+    """x, or the objective's own `point` if x is None."""
     if x is None:
         x = as_objective(objective).point
         if x is None:
@@ -414,7 +371,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def with_its_ranks(function: F) -> F:
-    """A function of an objective, which is taken in here, and whose `ranks` are those of all vectors inside."""
+    """Decorator for functions of an objective: calls `as_objective`; inside, vectors are spread over its ranks."""
 
     @functools.wraps(function)
     def run(objective: Any, *args: Any, **kwargs: Any) -> Any:

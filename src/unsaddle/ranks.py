@@ -1,8 +1,7 @@
-"""Ranks that work on one vector together: each holds all of it (DDP), or its own shard (FSDP2), or both (HSDP).
+"""Ranks that work on one vector together: each holds all of it (DDP), its own shard (FSDP2), or both (HSDP).
 
-Every number that a decision rests on is summed over the ranks before anybody reads it, so that all ranks read the same
-bits and take the same branch: where the vector is sharded that makes the inner product, and where it is replicated it
-keeps ranks that round differently together. `vectors` asks for it; no algorithm does.
+`vectors` sums every inner product over the ranks before an algorithm reads it. All ranks then read the same bits and
+take the same branch, even if they round differently.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """Who has what.
+    """A process group, and which part of the vector this rank holds.
 
     >>> alone = Ranks(group=None, dimension=5, pieces=((0, 5),), replicas=1)
     >>> alone.size, alone.rank
@@ -29,11 +28,11 @@ class Ranks:
     """
 
     group: Any
-    """The process group, over all replicas and shards; None for a single process."""
+    """The process group of all replicas and shards; None for a single process."""
     dimension: int | None
-    """Of the whole vector, where this rank holds a part of it; None where it holds everything."""
+    """d of the whole vector, if it is sharded; None if this rank holds everything."""
     pieces: tuple[tuple[int, int], ...] = ()
-    """(first index in the whole vector, length) of what this rank holds, in the order in which it holds it."""
+    """(first index in the whole vector, length) of each piece that this rank holds, in its order."""
     replicas: int
     """How many ranks hold each entry."""
 
@@ -46,13 +45,13 @@ class Ranks:
         return 0 if self.group is None else dist.get_rank(self.group)
 
     def sum(self, numbers: Tensor) -> Tensor:
-        """Inner products of shards, or of replicas, as those of the whole vector; in place, the same on all ranks."""
+        """Sum inner products of shards or replicas to those of the whole vector, in place. All ranks get the same."""
         if self.size > 1:
             dist.all_reduce(numbers, group=self.group)
         return numbers.div_(self.replicas) if self.replicas > 1 else numbers
 
     def mean(self, numbers: Tensor) -> Tensor:
-        """The mean over ranks of what each of them has: losses of their own batches."""
+        """The mean over the ranks, as of the losses of their own batches."""
         if self.size == 1:
             return numbers
         numbers = numbers.detach().clone()
@@ -60,7 +59,6 @@ class Ranks:
         return numbers.div_(self.size)
 
     def smallest(self, number: int) -> int:
-        """The smallest of the ranks' numbers."""
         return -max(self.gather(-number))
 
     def gather(self, number: int) -> list[int]:
@@ -82,17 +80,14 @@ _CURRENT: ContextVar[Ranks | None] = ContextVar("ranks", default=None)
 
 
 def current() -> Ranks | None:
-    """The ranks that the vectors of this moment are spread over; None in a single process."""
+    """The ranks that vectors are spread over at this moment; None in a single process."""
     return _CURRENT.get()
 
 
 @contextmanager
 def together(ranks: Ranks | None) -> Iterator[None]:
-    """Inside, vectors are those of `ranks`; None changes nothing."""
-    if ranks is None:
-        yield
-        return
-    token = _CURRENT.set(ranks)
+    """Inside, vectors are spread over `ranks`; None changes nothing."""
+    token = _CURRENT.set(_CURRENT.get() if ranks is None else ranks)
     try:
         yield
     finally:
@@ -101,7 +96,7 @@ def together(ranks: Ranks | None) -> Iterator[None]:
 
 @contextmanager
 def raised_on_all(ranks: Ranks | None, what: str) -> Iterator[None]:
-    """Where something is wrong with the caller's `what` on one rank, all ranks raise: none is left waiting."""
+    """If the block raises a TypeError or ValueError on one rank, all ranks raise, so that none waits for it forever."""
     error: Exception | None = None
     try:
         yield
@@ -115,45 +110,38 @@ def raised_on_all(ranks: Ranks | None, what: str) -> Iterator[None]:
 
 
 ALIKE = 1e-6
-"""Replicas may round differently, but not by more than this share."""
-
+"""Replicas may differ by this share, from rounding."""
 PART = 1 << 20
-"""Entries of x that are compared at a time."""
+"""Entries of x that are compared at a time, so that no second x is in memory."""
 
 
 def check_alike(ranks: Ranks | None, x: Any) -> None:
-    """Raise, on all ranks, if they hold x in full and it is not the same point: each would answer for another."""
+    """Raise on all ranks if x is replicated but differs between them."""
     if ranks is None or ranks.size == 1 or ranks.dimension is not None or not isinstance(x, Tensor):
         return
-    parts = [_squared_and_weighed(part) for part in torch.split(x.detach().flatten(), PART)]  # No second x in memory.
-    squared, weighed = torch.stack(parts).sum(0).tolist()
-    seen = ranks.rows(torch.tensor([squared**0.5, weighed], dtype=torch.float64))
+    own = torch.zeros(2, dtype=torch.float64)  # ‖x‖² and Σ (i mod 7)·x_i, with i counted from 1 in each part.
+    for part in torch.split(x.detach().flatten(), PART):
+        part = part.double().cpu()
+        weights = torch.arange(1.0, part.numel() + 1.0, dtype=torch.float64).remainder_(7.0)
+        own += torch.stack([part @ part, part @ weights])
+    seen = ranks.rows(torch.stack([own[0].sqrt(), own[1]]))
     spread = (seen - seen[0]).abs().max(dim=0).values
     limit = ALIKE * seen[0, 0] * max(1.0, 7.0 * x.numel() ** 0.5)
     if bool((spread > limit).any()):
         raise ValueError("x must be the same point on all ranks, got different ones; broadcast it from one of them")
 
 
-def _squared_and_weighed(part: Tensor) -> Tensor:
-    own = part.double().cpu()
-    weights = torch.arange(1.0, own.numel() + 1.0, dtype=torch.float64).remainder_(7.0)
-    return torch.stack([own @ own, own @ weights])
-
-
 def of_parameters(parameters: Sequence[Tensor], group: Any = None) -> Ranks | None:
-    """The ranks that parameters are spread over, as their DTensors tell, or else `group`, which holds replicas.
+    """The ranks that sharded parameters (DTensors) are spread over; for plain tensors `group`, which holds replicas.
 
-    Raises:
-        ValueError: parameters are spread in ways that have no common inner product here.
+    Raises a ValueError if parameters are sharded in another way than by `fully_shard`.
     """
     sharded = [p for p in parameters if is_sharded(p)]
     if not sharded:
         return replicated(group)
     mesh, placements = sharded[0].device_mesh, sharded[0].placements  # type: ignore[attr-defined]
-    if len(sharded) < len(parameters) or any(
-        p.device_mesh != mesh or p.placements != placements  # type: ignore[attr-defined]
-        for p in sharded
-    ):
+    others = [p for p in sharded if (p.device_mesh, p.placements) != (mesh, placements)]  # type: ignore[attr-defined]
+    if len(sharded) < len(parameters) or others:
         raise ValueError(
             "trainable parameters must all be sharded in one way over one mesh, got several; call fully_shard on the "
             "root module too, or leave the others out with parameters=..."
@@ -164,18 +152,17 @@ def of_parameters(parameters: Sequence[Tensor], group: Any = None) -> Ranks | No
             f"parameters must be sharded by rows on one dimension of the mesh and replicated on the others, as "
             f"fully_shard does, got {placements}; tensor-parallel models are not supported"
         )
-    (by,) = shards
+    by, size = shards[0], mesh.size(shards[0])
     pieces, start = [], 0
     for p in sharded:
-        pieces.append(_rows(start, p.shape, mesh.size(by), mesh.get_local_rank(by)))
+        pieces.append(_rows(start, p.shape, size, mesh.get_local_rank(by)))
         start += p.numel()
-    return Ranks(
-        group=_group(mesh), dimension=start, pieces=tuple(pieces), replicas=math.prod(mesh.shape) // mesh.size(by)
-    )
+    replicas = math.prod(mesh.shape) // size
+    return Ranks(group=_group(mesh), dimension=start, pieces=tuple(pieces), replicas=replicas)
 
 
 def replicated(group: Any) -> Ranks | None:
-    """The ranks of a group that each hold everything; None where there is one only."""
+    """The ranks of a group that each hold everything; None if there is only one."""
     if group is None or dist.get_world_size(group) == 1:
         return None
     return Ranks(group=group, dimension=None, replicas=dist.get_world_size(group))
@@ -187,18 +174,17 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """What this rank holds of a tensor, in its own memory, outside autograd."""
+    """This rank's part of a tensor, in the tensor's own memory, outside autograd."""
     own: Tensor = tensor.detach().to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
     return own.data
 
 
 def _rows(start: int, shape: Iterable[int], size: int, rank: int) -> tuple[int, int]:
-    """Where the rows lie that torch.chunk gives to a rank."""
+    """First index and length of the rows that torch.chunk gives to a rank."""
     rows, *rest = (*shape, 1)
-    each = -(-rows // size)
+    each, width = -(-rows // size), math.prod(rest)
     first = min(rank * each, rows)
     last = min(first + each, rows)
-    width = math.prod(rest)
     return start + first * width, (last - first) * width
 
 

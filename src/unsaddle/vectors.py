@@ -1,14 +1,15 @@
 """The vector space: inner products, norms, noise, and sweeps in blocks.
 
-Algorithms see flat 1-D tensors and touch them through torch's own element-wise operations and through this file. Every
-inner product is taken here, several at once, so that a step needs one transfer to the host. Where a vector is spread
-over `ranks`, a tensor is this rank's part of it, and products are summed over the ranks, all of them in one message.
+Algorithms use torch's element-wise operations on flat 1-D tensors, and this file for everything else. Several inner
+products are taken at once, so that a step needs one transfer to the host. If a vector is spread over `ranks`, a tensor
+is this rank's part of it, and products are summed over the ranks in one message.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,15 +21,12 @@ from unsaddle import ranks
 Array = NDArray[np.float64]
 
 BLOCK_BYTES = 4 << 20
-"""Bytes of one vector that a sweep works on at a time.
-
-A step of an extractor passes several times over the same vectors. Block by block, the second pass finds its operands in
-the cache; `python -m benchmarks.step_cost --blocks` shows what that is worth.
-"""
+"""Bytes of one vector that a sweep works on at a time: a second pass over a block finds it in the cache.
+`python -m benchmarks.step_cost --blocks` measures the gain."""
 
 
 def dots(*pairs: tuple[Tensor, Tensor]) -> list[float]:
-    """Inner products of all the pairs, brought to the host together.
+    """Inner products of all pairs, brought to the host together.
 
     >>> u = torch.tensor([1.0, 2.0])
     >>> dots((u, u), (u, torch.ones(2)))
@@ -44,9 +42,9 @@ def norm(u: Tensor) -> float:
 
 
 def blocks(first: Tensor, *others: Tensor | None) -> Iterator[tuple[Tensor, ...]]:
-    """Aligned views of the vectors, each small enough for several passes over it to stay in the cache.
+    """Aligned views of the vectors, each small enough to stay in the cache over several passes.
 
-    In place of a vector that is None comes room of the size of a block, the same each time.
+    For a vector that is None, each block gets the same uninitialised memory of its size.
     """
     size = BLOCK_BYTES // first.element_size()
     if first.numel() <= size:
@@ -61,10 +59,9 @@ def _same_room(parts: Sequence[Tensor]) -> list[Tensor]:
 
 
 def total(products: Sequence[Sequence[Tensor]]) -> list[float]:
-    """Sum over blocks of the inner products that each block contributed, brought to the host together.
+    """Sum inner products over the blocks (one sequence each) and over the ranks, and bring them to the host together.
 
-    Blocks are added in float64, so that float32 vectors of 1e8 entries keep their digits; on the host, or, where ranks
-    have to be asked, before.
+    Blocks are added in float64, so that float32 vectors of 1e8 entries keep their digits.
     """
     width, numbers = len(products[0]), torch.stack([product for block in products for product in block])
     if ranks.current() is not None:
@@ -74,15 +71,15 @@ def total(products: Sequence[Sequence[Tensor]]) -> list[float]:
 
 
 def summed(products: Tensor) -> Tensor:
-    """Inner products of what this rank holds as those of the whole vectors; in place."""
+    """Inner products of this rank's parts, summed over the ranks in place."""
     team = ranks.current()
     return products if team is None else team.sum(products)
 
 
 def summed_and_said(products: Tensor, numbers: Array) -> tuple[list[float], Array]:
-    """`summed`, on the host, and in the same message the first rank's numbers for all ranks.
+    """`summed` on the host, and the first rank's `numbers` on all ranks, in one message.
 
-    What a rank computes from numbers that all have is the same on all of them only if their processors are.
+    Ranks with different processors may compute slightly different `numbers` from the same input.
     """
     team = ranks.current()
     if team is None:
@@ -93,7 +90,7 @@ def summed_and_said(products: Tensor, numbers: Array) -> tuple[list[float], Arra
 
 
 def dimension(x: Tensor) -> int:
-    """d, of the whole vector that x is, or is a part of."""
+    """d of the whole vector, of which x may be this rank's part."""
     team = ranks.current()
     return x.numel() if team is None or team.dimension is None else team.dimension
 
@@ -105,14 +102,14 @@ def random_direction(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def random_in_ball(like: Tensor, radius: float, generator: torch.Generator) -> Tensor:
-    """A vector uniform in the ball of the given radius, as the paper's proofs need it: u = r·U^{1/d}·g/‖g‖."""
+    """A vector uniform in the ball of the given radius, as the paper's proofs require: u = r·U^{1/d}·g/‖g‖."""
     uniform = float(torch.rand((), generator=generator, dtype=torch.float64, device=generator.device))
     u = normal(like, generator)
     return u.mul_(radius * uniform ** (1.0 / dimension(like)) / norm(u))
 
 
 def normal(like: Tensor, generator: torch.Generator) -> Tensor:
-    """A vector of independent normal numbers that is not zero, in the shape, dtype and device of `like`."""
+    """A nonzero vector of independent normal numbers, in the shape, dtype and device of `like`."""
     while True:
         u = _drawn(like, generator).to(like.device)
         if norm(u) > 0.0:  # In one dimension a normal number can round to zero.
@@ -120,31 +117,27 @@ def normal(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 DRAWN_AT_ONCE = 1 << 20
-"""A longer vector is drawn in parts of so many numbers, each from a generator of its own, so that a rank need not draw
-what others hold."""
+"""A longer vector is drawn in parts of this length, each with its own generator: a rank skips parts of other ranks."""
 
 
 def _drawn(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Normal numbers, the same vector for any number of ranks; of a long one each draws what it has a share in."""
-    d, device = dimension(like), generator.device
-
-    def draw(count: int, source: torch.Generator) -> Tensor:
-        return torch.randn(count, generator=source, dtype=like.dtype, device=device)
-
-    team = ranks.current()
+    """Normal numbers: the same vector for any number of ranks. Of a long one, a rank draws only its own parts."""
+    d, device, team = dimension(like), generator.device, ranks.current()
+    draw = partial(torch.randn, dtype=like.dtype, device=device)
     pieces = ((0, d),) if team is None or team.dimension is None else team.pieces
     if d <= DRAWN_AT_ONCE:
-        u = draw(d, generator)
+        u = draw(d, generator=generator)
         return u if d == like.numel() else torch.cat([u[first : first + length] for first, length in pieces])
     seed = int(torch.randint(1 << 62, (), generator=generator, device=device))
-    u, offset = torch.empty(like.numel(), dtype=like.dtype, device=device), 0
-    part, begin = u[:0], 0
+    u = torch.empty(like.numel(), dtype=like.dtype, device=device)
+    part, begin, offset = u[:0], 0, 0
     for first, length in pieces:
         at = first
         while at < first + length:
-            if not begin <= at < begin + part.numel():  # Small pieces come after one another from the same part.
+            if not begin <= at < begin + part.numel():  # Small pieces may share a part.
                 begin = at - at % DRAWN_AT_ONCE
-                part = draw(min(DRAWN_AT_ONCE, d - begin), torch.Generator(device).manual_seed(seed + begin))
+                own = torch.Generator(device).manual_seed(seed + begin)
+                part = draw(min(DRAWN_AT_ONCE, d - begin), generator=own)
             taken = min(first + length, begin + part.numel()) - at
             u[offset : offset + taken] = part[at - begin : at - begin + taken]
             at, offset = at + taken, offset + taken

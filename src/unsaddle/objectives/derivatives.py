@@ -1,4 +1,4 @@
-"""Where derivatives come from: autograd, or the caller's own formulas."""
+"""Oracles from a callable: derivatives by autograd, or from the caller's own formulas."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from torch import Tensor
 from unsaddle import checks
 from unsaddle.objective import Oracle
 
+Product = Callable[[Tensor, Tensor], Tensor]
+"""(x, v) ↦ ∇²f(x)v."""
+
 
 class Autograd(Oracle):
     """Oracle of `fun(x) -> scalar` by reverse-mode differentiation; Hessian products by differentiating twice."""
 
-    def __init__(self, fun: Callable[[Tensor], Tensor], hvp: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
-        self._fun = fun
-        self._hvp = hvp
+    def __init__(self, fun: Callable[[Tensor], Tensor], hvp: Product | None = None) -> None:
+        self._fun, self._hvp = fun, hvp
 
     def value(self, x: Tensor) -> Tensor:
         with torch.no_grad():
@@ -59,13 +61,10 @@ def _leaf(x: Tensor) -> Tensor:
 
 
 class ByHand(Oracle):
-    """Oracle of `fun(x) -> (value, gradient)`; Hessian products only where `hvp(x, v)` was given."""
+    """Oracle of `fun(x) -> (value, gradient)`; Hessian products only if `hvp(x, v)` is given."""
 
-    def __init__(
-        self, fun: Callable[[Tensor], tuple[Any, Tensor]], hvp: Callable[[Tensor, Tensor], Tensor] | None = None
-    ) -> None:
-        self._fun = fun
-        self._hvp = hvp
+    def __init__(self, fun: Callable[[Tensor], tuple[Any, Tensor]], hvp: Product | None = None) -> None:
+        self._fun, self._hvp = fun, hvp
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         result = self._fun(x)
@@ -74,9 +73,8 @@ class ByHand(Oracle):
                 f"with gradient=True the function must return (value, gradient), got {type(result).__name__}; "
                 "leave gradient out to have it differentiated"
             )
-        value, grad = result
-        grad = grad.detach() if isinstance(grad, Tensor) else grad
-        return checks.scalar(value, "the objective").detach(), grad
+        grad = result[1].detach() if isinstance(result[1], Tensor) else result[1]
+        return checks.scalar(result[0], "the objective").detach(), grad
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         if self._hvp is None:
@@ -88,7 +86,7 @@ class ByHand(Oracle):
 
 
 class SameDtype(Oracle):
-    """An oracle that first checks that x and the floating-point data agree in dtype and device."""
+    """Forwards to an oracle, after checking that x and the floating-point data agree in dtype and device."""
 
     def __init__(self, oracle: Oracle, rows: tuple[Tensor, ...]) -> None:
         self._oracle, self.adds = oracle, oracle.adds
@@ -130,12 +128,17 @@ class SameDtype(Oracle):
         return self._oracle.values_for_gradient(x)
 
 
-def oracle(fun: Callable[[Tensor], Any], gradient: bool, hvp: Callable[[Tensor, Tensor], Tensor] | None) -> Oracle:
-    """The oracle for `fun`: by hand if it returns its own gradient, else by autograd."""
+def oracle(fun: Callable[[Tensor], Any], gradient: bool, hvp: Product | None) -> Oracle:
+    """The oracle of `fun`: `ByHand` if it returns its own gradient, else `Autograd`."""
     return ByHand(fun, hvp) if gradient else Autograd(fun, hvp)
 
 
+def of_rows(loss: Callable[..., Any], gradient: bool, hvp: Callable[..., Tensor] | None, *rows: Tensor) -> Oracle:
+    """The oracle of x ↦ `loss(x, *rows)`."""
+    return oracle(lambda x: loss(x, *rows), gradient, None if hvp is None else lambda x, v: hvp(x, v, *rows))
+
+
 def check_callable(fun: Any, name: str) -> None:
-    """A clear error for what cannot be called."""
+    """Raise a TypeError if `fun` is not callable."""
     if not callable(fun):
         raise TypeError(f"{name} must be callable, got {type(fun).__name__}")

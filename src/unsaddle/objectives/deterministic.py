@@ -1,4 +1,4 @@
-"""What objectives that are one function have in common: there is nothing to draw."""
+"""Base class of objectives that are one function: there is nothing to draw."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ from unsaddle.objective import BaseObjective, Oracle
 
 
 class Deterministic(BaseObjective):
-    """An objective with one sample, the function itself: `size` may only be None or 1.
-
-    Args:
-        oracle: its values and gradients.
-        what: its name in errors.
-    """
+    """An objective with one sample, the function itself: `size` must be None or 1. Errors call it `what`."""
 
     num_samples = 1
 

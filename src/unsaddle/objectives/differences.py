@@ -14,12 +14,10 @@ Scheme = Literal["2-point", "3-point", "cs"]
 """SciPy's names: forward, central, complex step."""
 
 EPS = float(np.finfo(np.float64).eps)
-
 FORWARD, CENTRAL = float(np.sqrt(EPS)), float(np.cbrt(EPS))
-"""Steps of one-sided and of central differences, times max(1, |x_i|) for the latter: SciPy's own."""
-
+"""SciPy's steps: √ε for one-sided differences, ∛ε·max(1, |x_i|) for central ones."""
 IMAGINARY = 1e-40
-"""The complex step: nothing cancels, so that it may be as short as it likes."""
+"""The complex step. It may be this short, because no digits cancel."""
 
 
 def gradient(
@@ -29,15 +27,13 @@ def gradient(
     lower: float | Array = -math.inf,
     upper: float | Array = math.inf,
 ) -> Array:
-    """∇f(x) by differences. No point outside of the bounds is evaluated.
-
-    Costs d + 1 values ("2-point"), 2d ("3-point"), or d values at complex points ("cs").
+    """∇f(x) by differences. Every point that is evaluated is within the bounds.
 
     Args:
-        value: x ↦ f(x). It is given an array of its own each time.
-        x: where.
-        scheme: "2-point": (f(x+h) − f(x))/h, towards the farther bound. "3-point": (f(x+h) − f(x−h))/(2h), cut off at
-            the bounds. "cs": Im f(x+ih)/h.
+        value: x ↦ f(x). It gets a new array each time.
+        x: the point.
+        scheme: "2-point": (f(x+h) − f(x))/h towards the farther bound, d + 1 values. "3-point": (f(x+h) − f(x−h))/(2h)
+            cut off at the bounds, 2d values. "cs": Im f(x+ih)/h, d values at complex points.
         lower, upper: bounds.
 
     >>> gradient(lambda x: x[0] ** 2 + 3.0 * x[1], np.array([1.0, 0.0]), "3-point").round(9).tolist()
@@ -51,7 +47,7 @@ def gradient(
     else:
         side = np.where(upper - x >= x - lower, 1.0, -1.0)
         above, below = x + FORWARD * side, x
-        above = np.where(above == x, x + FORWARD * side * size, above)  # A large x swallows the step.
+        above = np.where(above == x, x + FORWARD * side * size, above)  # A large x rounds the step away.
         here = value(x.copy())
     grad = np.empty_like(x)
     for i in range(x.size):
@@ -62,9 +58,9 @@ def gradient(
 
 
 def rounding_error(scheme: Scheme | None, value: float, grad_norm: float, dimension: int) -> float:
-    """The error of such a gradient, in norm, that the rounding of values makes; 0 where there are no differences.
+    """The norm of the error that rounding of f makes in a gradient by differences; 0 for other gradients.
 
-    Each component is off by ε|f| for each of two values, over their distance.
+    In each component, both values are off by ε|f|, and their difference is divided by their distance.
     """
     if scheme is None or scheme == "cs":
         return 0.0
@@ -73,7 +69,7 @@ def rounding_error(scheme: Scheme | None, value: float, grad_norm: float, dimens
 
 
 def _moved(x: Array, i: int, to: complex) -> NDArray[Any]:
-    """A copy of x with another i-th component."""
+    """A copy of x with the i-th component changed."""
     point = x.astype(complex) if isinstance(to, complex) else x.copy()
     point[i] = to
     return point

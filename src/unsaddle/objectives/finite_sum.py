@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from unsaddle.objectives.sampling import draw_indices, take_rows
 from unsaddle.ranks import replicated
 
 LAYOUTS = (torch.strided, torch.sparse_csr, torch.sparse_coo)
-"""Layouts whose rows can be gathered; CSR is the quick one of the sparse."""
+"""Layouts whose rows can be gathered. CSR is faster than COO."""
 
 
 class FiniteSum(BaseObjective):
@@ -27,13 +28,12 @@ class FiniteSum(BaseObjective):
         tensors: data that share their first dimension n: dense, or sparse in CSR layout.
         gradient: whether `loss` returns its own gradient.
         hvp: `hvp(x, v, *rows)`, if Hessian products are known by hand.
-        process_group: ranks that have rows of the sum each, and x all of them: F is the mean over all rows, those of
-            rank 0 first. The same seed then draws the same rows for any number of ranks.
+        process_group: ranks that each hold all of x and a part of the rows. F is the mean over all rows. The rows are
+            numbered rank by rank, so that the same seed draws the same rows for any number of ranks.
 
     The rows of a sample are gathered once, when it is drawn.
 
-    >>> targets = torch.tensor([[0.0], [1.0], [5.0]])
-    >>> mean = FiniteSum(lambda x, t: ((x - t) ** 2).mean(), targets)
+    >>> mean = FiniteSum(lambda x, t: ((x - t) ** 2).mean(), torch.tensor([[0.0], [1.0], [5.0]]))
     >>> f = mean.sample(2, torch.Generator().manual_seed(0))
     >>> _ = f.value_and_grad(torch.zeros(1))
     >>> f.cost.gradients, f.cost.samples
@@ -49,18 +49,13 @@ class FiniteSum(BaseObjective):
         process_group: Any = None,
     ) -> None:
         derivatives.check_callable(loss, "loss")
-
-        def oracle(*rows: Tensor) -> Oracle:
-            product = None if hvp is None else lambda x, v: hvp(x, v, *rows)
-            return derivatives.oracle(lambda x: loss(x, *rows), gradient, product)
-
-        self._set_up(oracle, tensors, process_group)
+        self._set_up(partial(derivatives.of_rows, loss, gradient, hvp), tensors, process_group)
 
     @classmethod
     def from_oracle(cls, oracle: Callable[..., Oracle], *tensors: Tensor, process_group: Any = None) -> FiniteSum:
-        """A finite sum whose mathematics is `oracle(*rows)`, made once for each sample.
+        """A finite sum evaluated by `oracle(*rows)`, which is called once for each sample.
 
-        For losses that prepare something from their rows, such as the transpose of a sparse matrix.
+        Use it for a loss that prepares something from its rows, such as the transpose of a sparse matrix.
         """
         self = cls.__new__(cls)
         self._set_up(oracle, tensors, process_group)
@@ -86,8 +81,7 @@ class FiniteSum(BaseObjective):
         self._counts = [sizes[0]] if self.ranks is None else self.ranks.gather(sizes[0])
         if sum(self._counts) == 0:
             raise ValueError("the data set is empty; a FiniteSum needs at least one row")
-        self._make_oracle = oracle
-        self._tensors = tensors
+        self._make_oracle, self._tensors = oracle, tensors
         self._everything: Oracle | None = None
 
     @property
@@ -95,7 +89,6 @@ class FiniteSum(BaseObjective):
         return sum(self._counts)
 
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
-        """A uniform choice of rows; everything, and the data as they are, when `size` is None."""
         if size is None:
             if self._everything is None:
                 self._everything = self._oracle_of(self._tensors, self.num_samples)
@@ -104,11 +97,10 @@ class FiniteSum(BaseObjective):
         size = index.numel()
         if self.ranks is not None:
             index = split_by_rank(index, self._counts)[self.ranks.rank]
-        rows = tuple(take_rows(t, index) for t in self._tensors)
-        return self._oracle_of(rows, size), size
+        return self._oracle_of(tuple(take_rows(t, index) for t in self._tensors), size), size
 
     def _oracle_of(self, rows: tuple[Tensor, ...], size: int) -> Oracle:
-        """The mean over `size` rows, of which these are here."""
+        """The mean over `size` rows on all ranks; `rows` are those of this rank."""
         here = int(rows[0].shape[0])
         own = derivatives.SameDtype(self._make_oracle(*rows), rows) if here else None
         if self.ranks is not None:

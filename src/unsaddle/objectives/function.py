@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from unsaddle.objectives import derivatives
+from unsaddle.objectives.derivatives import Product
 from unsaddle.objectives.deterministic import Deterministic
 
 
@@ -17,22 +18,15 @@ class Function(Deterministic):
     Args:
         fun: `fun(x) -> scalar tensor`, differentiated by autograd; with `gradient=True`, `fun(x) -> (value, gradient)`.
         gradient: whether `fun` returns its own gradient.
-        hvp: `hvp(x, v) -> ∇²f(x)v`, if Hessian products are known by hand.
+        hvp: `hvp(x, v) -> ∇²f(x)v`; by default autograd, which needs `gradient=False`.
 
     >>> import torch
-    >>> saddle = Function(lambda x: x[0] ** 2 - x[1] ** 2)
-    >>> f = saddle.sample()
+    >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2).sample()
     >>> value, grad = f.value_and_grad(torch.tensor([1.0, 0.0]))
     >>> float(value), grad.tolist(), f.cost.gradients
     (1.0, [2.0, 0.0], 1)
     """
 
-    def __init__(
-        self,
-        fun: Callable[[Tensor], Any],
-        *,
-        gradient: bool = False,
-        hvp: Callable[[Tensor, Tensor], Tensor] | None = None,
-    ) -> None:
+    def __init__(self, fun: Callable[[Tensor], Any], *, gradient: bool = False, hvp: Product | None = None) -> None:
         derivatives.check_callable(fun, "fun")
         super().__init__(derivatives.oracle(fun, gradient, hvp), "a Function")

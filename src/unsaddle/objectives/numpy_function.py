@@ -19,9 +19,9 @@ def numpy_function(fun: Callable[[Array], Any], jac: Callable[[Array], Array] | 
     """An objective from NumPy code, with SciPy's conventions for `jac`.
 
     Args:
-        fun: `fun(x) -> float`, or `(float, gradient)` with `jac=True`. It is given its own copy of x.
-        jac: `jac(x) -> gradient`; True if `fun` returns both; None to have it estimated by central differences, which
-            costs 2d values a gradient (all of them counted) and leaves an error near 1e-10 instead of 1e-16.
+        fun: `fun(x) -> float`, or `(float, gradient)` with `jac=True`. It gets its own copy of x.
+        jac: `jac(x) -> gradient`; True if `fun` returns both; None for central differences, which cost 2d values per
+            gradient (all counted) and have an error near 1e-10 instead of 1e-16.
 
     >>> f = numpy_function(lambda x: x[0] ** 2 - x[1] ** 2, jac=lambda x: np.array([2 * x[0], -2 * x[1]]))
     >>> f.sample().grad(torch.tensor([1.0, 1.0], dtype=torch.float64)).tolist()
@@ -34,7 +34,7 @@ def numpy_function(fun: Callable[[Array], Any], jac: Callable[[Array], Array] | 
 
 
 class NumpyFunction(Deterministic):
-    """What `numpy_function` returns: a deterministic objective on float64 vectors."""
+    """The objective that `numpy_function` returns. It needs float64 vectors."""
 
     def __init__(self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None) -> None:
         super().__init__(_NumpyOracle(fun, jac), "a NumPy function")
@@ -44,26 +44,24 @@ class _NumpyOracle(Oracle):
     _name = "a NumPy function"
 
     def __init__(self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None) -> None:
-        self._fun, self._jac = fun, jac
-        self._dimension = 1
+        self._fun, self._jac, self._dimension = fun, jac, 1
 
     def value(self, x: Tensor) -> Tensor:
         return torch.tensor(self._value(_array(x)), dtype=torch.float64)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        point = _array(x)
         if self._jac is True:
-            value, grad = self._both(point)
+            value, grad = self._both(_array(x))
         else:
-            value = self._value(point)
+            value = self._value(_array(x))
             point = _array(x)  # Again: fun may have written into the first copy.
-            grad = self._central_differences(point) if self._jac is None else self._jac(point)  # type: ignore[operator]
+            self._dimension = point.size
+            jac: Any = self._jac
+            grad = differences.gradient(self._value, point, "3-point") if jac is None else jac(point)
         return torch.tensor(value, dtype=torch.float64), _gradient(grad, x)
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
-        """Of central differences: the rounding of two values over their distance, in each coordinate."""
-        scheme: differences.Scheme | None = "3-point" if self._jac is None else None
-        return differences.rounding_error(scheme, value, grad_norm, self._dimension)
+        return differences.rounding_error("3-point" if self._jac is None else None, value, grad_norm, self._dimension)
 
     def values_for_gradient(self, x: Tensor) -> int:
         return 2 * x.numel() if self._jac is None else 0
@@ -77,11 +75,6 @@ class _NumpyOracle(Oracle):
     def _value(self, point: Array) -> float:
         return self._both(point)[0] if self._jac is True else number(self._fun(point))
 
-    def _central_differences(self, point: Array) -> Array:
-        self._dimension = point.size
-        grad = differences.gradient(self._value, point, "3-point")
-        return grad
-
 
 def _array(x: Tensor) -> Array:
     if x.dtype != torch.float64:
@@ -90,7 +83,7 @@ def _array(x: Tensor) -> Array:
 
 
 def number(value: Any) -> float:
-    """What fun returned, as a number: a scalar, or an array of one element in any shape."""
+    """The result of fun, a number or an array with one element, as a float."""
     if value is None or isinstance(value, (tuple, str)):
         hint = "; pass jac=True if it returns (value, gradient)" if isinstance(value, tuple) else ""
         raise TypeError(f"fun must return a number, got {type(value).__name__}{hint}")

@@ -1,7 +1,7 @@
-"""Rows of data on several ranks, each with its own: one sum over all of them.
+"""A finite sum whose rows are spread over several ranks.
 
-The rows of rank 0 come first, then those of rank 1, and so on: a sample is drawn from all of them, by every rank in the
-same way, and each evaluates those that it has. So the same seed draws the same rows for any number of ranks.
+The rows are numbered rank by rank. Every rank draws the same sample from all rows and evaluates those that it holds.
+So the same seed draws the same rows for any number of ranks.
 """
 
 from __future__ import annotations
@@ -16,26 +16,21 @@ from unsaddle.ranks import Ranks
 
 
 class SharedOracle(Oracle):
-    """The mean over rows on several ranks, each of which evaluates its own: one message an evaluation.
+    """The mean over rows on several ranks. Each rank evaluates its own; an evaluation takes one message.
 
-    Args:
-        oracle: of this rank's rows; None where it has none of them.
-        weight: their share of all rows.
-        ranks: who else there is.
+    `oracle` is the mean over this rank's rows, None if it has none. `weight` is this rank's share of all rows.
     """
 
     def __init__(self, oracle: Oracle | None, weight: float, ranks: Ranks) -> None:
         self._oracle, self._weight, self._ranks = oracle, weight, ranks
 
     def value(self, x: Tensor) -> Tensor:
-        own = x.new_zeros(()) if self._oracle is None else self._oracle.value(x).to(x)
-        return self._summed(own)
+        return self._summed(x.new_zeros(()) if self._oracle is None else self._oracle.value(x).to(x))
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         both = x.new_zeros(x.numel() + 1)
         if self._oracle is not None:
-            value, grad = self._oracle.value_and_grad(x)
-            both[0], both[1:] = value, grad
+            both[0], both[1:] = self._oracle.value_and_grad(x)
         both = self._summed(both)
         return both[0], both[1:]
 
@@ -47,6 +42,5 @@ class SharedOracle(Oracle):
 
 
 def split_by_rank(index: Tensor, counts: list[int]) -> list[Tensor]:
-    """For each rank, which of its own rows are among `index`, in the order of `index`."""
-    starts = [0, *accumulate(counts)]
-    return [index[(index >= a) & (index < b)] - a for a, b in pairwise(starts)]
+    """For each rank, which of its own rows are in `index`, in the order of `index`."""
+    return [index[(index >= a) & (index < b)] - a for a, b in pairwise(accumulate(counts, initial=0))]

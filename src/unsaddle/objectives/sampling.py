@@ -1,4 +1,4 @@
-"""Drawing rows: which ones, with or without replacement, and gathering them once."""
+"""Drawing rows, with or without replacement, and gathering them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from unsaddle import checks
 
 FEW = 128
-"""So many indices are told apart faster in a dictionary than by sorting, which takes several calls of torch."""
+"""Up to this many indices, a dictionary finds repeats faster than torch, which has to sort."""
 
 
 def draw_indices(n: int, size: int, generator: torch.Generator | None, replacement: bool) -> Tensor:
@@ -26,10 +26,9 @@ def draw_indices(n: int, size: int, generator: torch.Generator | None, replaceme
         return _uniform(n, size, generator)
     if size > n // 8:
         return torch.randperm(n, generator=generator, device=generator.device)[:size]
-    # Few out of many: independent draws with repeats dropped are a uniform choice without replacement, and cost
-    # O(size) instead of the O(n) of a permutation.
+    # Few out of many: drop repeats from independent draws. This is uniform, too, and costs O(size), not O(n).
     if size <= FEW and generator.device.type == "cpu":
-        seen: dict[int, None] = {}  # Keeps the order of the draws; both ways choose the same.
+        seen: dict[int, None] = {}  # It keeps the order of the draws, so both ways give the same indices.
         while len(seen) < size:
             seen |= dict.fromkeys(_uniform(n, size + size // 8 + 4, generator).tolist())
         return torch.tensor(list(seen)[:size])
@@ -41,7 +40,7 @@ def draw_indices(n: int, size: int, generator: torch.Generator | None, replaceme
 
 
 def take_rows(tensor: Tensor, index: Tensor) -> Tensor:
-    """The rows of a dense or CSR tensor, copied into one block."""
+    """Copies of the rows of a tensor, dense or sparse, as one tensor."""
     index = index.to(tensor.device)
     return _take_csr_rows(tensor, index) if tensor.layout is torch.sparse_csr else tensor.index_select(0, index)
 
@@ -62,13 +61,12 @@ def _take_csr_rows(matrix: Tensor, index: Tensor) -> Tensor:
     lengths = matrix.crow_indices()[1:][index] - starts
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0, dtype=lengths.dtype)])
     entries = torch.arange(int(offsets[-1]), device=index.device) + (starts - offsets[:-1]).repeat_interleave(lengths)
-    return csr_tensor(
-        offsets, matrix.col_indices()[entries], matrix.values()[entries], (index.numel(), matrix.shape[1])
-    )
+    col, values = matrix.col_indices()[entries], matrix.values()[entries]
+    return csr_tensor(offsets, col, values, (index.numel(), matrix.shape[1]))
 
 
 def csr_tensor(crow: Tensor, col: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    """A CSR tensor of indices known to be right, without torch's notice that the layout is in beta."""
+    """A CSR tensor from valid indices, without torch's warning that the layout is in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
         return torch.sparse_csr_tensor(crow, col, values, size=size, check_invariants=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,10 +41,11 @@ class Stream(BaseObjective):
     ) -> None:
         derivatives.check_callable(loss, "loss")
         derivatives.check_callable(draw, "draw")
-        self._loss, self._fresh_rows, self._gradient, self._hvp = loss, draw, gradient, hvp
+        self._fresh_rows = draw
+        self._make_oracle = partial(derivatives.of_rows, loss, gradient, hvp)
 
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
-        """`size` fresh rows. They are independent, so `replacement` makes no difference."""
+        """Fresh rows are independent, so `replacement` makes no difference."""
         if size is None:
             raise ValueError("a Stream has no end, so 'everything' does not exist; say how many samples to draw")
         size = checks.count(size, "size")
@@ -55,7 +57,4 @@ class Stream(BaseObjective):
                 raise ValueError(
                     f"draw({size}, generator) must return {size} rows; tensor {i} has shape {tuple(row.shape)}"
                 )
-        loss, hvp = self._loss, self._hvp
-        product = None if hvp is None else lambda x, v: hvp(x, v, *rows)
-        oracle = derivatives.oracle(lambda x: loss(x, *rows), self._gradient, product)
-        return derivatives.SameDtype(oracle, rows), size
+        return derivatives.SameDtype(self._make_oracle(*rows), rows), size

@@ -1,4 +1,4 @@
-"""Gradients that backward adds to a vector of the caller's, without one of their own."""
+"""Gradients that backward adds directly to the caller's vector."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from unsaddle.objectives.model.parameters import FlatParameters
 
 
 class AddedUp:
-    """From now on each parameter's `.grad` is a view of its part of `out`, so that backward adds in place to `out`.
+    """Makes each parameter's `.grad` a view of its part of `out`, so that backward adds to `out` in place.
 
-    For gradients that nobody but torch's own accumulation writes to: `wrapped.is_wrapped` tells of some that are not.
-
-    Args:
-        flat: the parameters.
-        out: what is added to.
+    Only torch's own accumulation may write to `.grad`: `distributed.is_wrapped` finds models where others do.
 
     >>> import torch
     >>> layer, out = torch.nn.Linear(2, 1), torch.tensor([10.0, 20.0, 30.0])
@@ -33,10 +29,9 @@ class AddedUp:
 
     @property
     def anything(self) -> bool:
-        """Whether anything was added."""
         return self._out._version != self._version
 
     def replaced(self) -> list[str]:
-        """Names of the parameters whose `.grad` is no longer what it was set to."""
+        """Names of the parameters whose `.grad` is no longer the view of `out`."""
         named = zip(self._flat.names, self._flat.tensors, self._parts, strict=True)
         return [name for name, parameter, part in named if parameter.grad is not part]

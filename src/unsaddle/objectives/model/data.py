@@ -1,161 +1,128 @@
-"""Where the batches of a model's loss come from: rows of a data set, a list of batches, or a loader without end.
-
-A source draws, and what it has drawn is a `Drawn`: batches that are the same each time they are gone through, each with
-its weight in the mean.
-"""
+"""Sources of batches for a model's loss: rows of a data set, a list of batches, or an endless loader."""
 
 from __future__ import annotations
 
 import copy
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    DistributedSampler,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    Subset,
-    TensorDataset,
-    default_collate,
-)
+from torch.utils import data as torch_data
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset, default_collate
 
 from unsaddle.objectives.model.rng import RandomState
 from unsaddle.objectives.sampling import draw_indices
 
 MICRO_BATCH = 128
-"""Rows of a data set that go through the model at once, if nobody says how many."""
-
-UNIFORM = (SequentialSampler, RandomSampler, DistributedSampler)
-"""Samplers under which all rows weigh the same. The order of any other is the loader's own affair."""
+"""Rows of a data set that go through the model at once, by default."""
+UNIFORM = (torch_data.SequentialSampler, torch_data.RandomSampler, DistributedSampler)
+"""Samplers under which all rows weigh the same. A loader with another sampler is `Endless`."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Frozen batches with their weights, which add up to one."""
+    """A frozen sample: batches with their weights in the mean."""
 
-    weighted: Iterable[tuple[Any, float]]
+    weighted: Callable[[], Iterable[tuple[Any, float]]]
+    """Returns the same (batch, weight) pairs each time. The weights add up to one."""
     size: int
-    """Samples in all of them."""
+    """Samples in all batches."""
     batches: int
-    """How many batches they come in."""
 
 
-class Source(Protocol):
-    """Something that batches are drawn from."""
+class Source(ABC):
+    """Draws batches. `num_samples` is None if samples never run out."""
 
-    @property
-    def num_samples(self) -> int | None: ...
+    num_samples: int | None
 
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
-        """`size` samples. `seed` is for what the data themselves draw, as augmentation does."""
+        """Draw `size` samples. `seed` is for random numbers in the data set, as of augmentation."""
+        assert self.num_samples is not None
+        return self.take(draw_indices(self.num_samples, size, generator, replacement), seed)
 
+    @abstractmethod
     def take(self, index: Tensor, seed: int) -> Drawn:
-        """The samples at `index`, where samples can be named so."""
+        """The samples at `index`."""
 
+    @abstractmethod
     def everything(self) -> Drawn: ...
 
 
-class Rows:
-    """A data set with a length, whose rows are gathered into batches. A sample is a row."""
+class Rows(Source):
+    """A data set with a length. A sample is a row; rows are gathered into batches."""
 
     def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any], micro_batch: int) -> None:
-        self.num_samples = len(dataset)
+        self.num_samples: int = len(dataset)
         if self.num_samples == 0:
             raise ValueError("the data set is empty; a loss needs at least one row")
         self._dataset, self._collate, self._micro_batch = dataset, collate, micro_batch
 
-    def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
-        return self.take(draw_indices(self.num_samples, size, generator, replacement), seed)
-
     def take(self, index: Tensor, seed: int) -> Drawn:
-        """Read once, and held."""
+        """Reads the rows once and keeps them."""
         with RandomState.seeded(seed).in_force():
             held = list(self._batches(index))
-        return Drawn(held, index.numel(), len(held))
+        return Drawn(lambda: held, index.numel(), len(held))
 
     def everything(self) -> Drawn:
-        """Read again each time, so that no more than one batch is in memory."""
-        batches = _Again(lambda: self._batches(torch.arange(self.num_samples)))
-        return Drawn(batches, self.num_samples, -(-self.num_samples // self._micro_batch))
+        """Reads the rows again each time, so that only one batch is in memory."""
+        n = self.num_samples
+        return Drawn(lambda: self._batches(torch.arange(n)), n, -(-n // self._micro_batch))
 
     def _batches(self, index: Tensor) -> Iterator[tuple[Any, float]]:
-        # Evenly, so that none is of one row, which batch norm has no statistics of, because one was left over.
+        # Splits evenly: a leftover batch of one row would break batch norm.
         for part in torch.tensor_split(index.cpu(), -(-index.numel() // self._micro_batch)):
             yield self._fetch(part), part.numel() / index.numel()
 
     def _fetch(self, index: Tensor) -> Any:
         if type(self._dataset) is TensorDataset and self._collate is default_collate:
-            return [tensor[index.to(tensor.device)] for tensor in self._dataset.tensors]  # What collating rows gives.
+            return [tensor[index.to(tensor.device)] for tensor in self._dataset.tensors]  # The same as collating rows.
         at = index.tolist()
         whole = getattr(self._dataset, "__getitems__", None)
         return self._collate([self._dataset[i] for i in at] if whole is None else whole(at))
 
 
-class _Again:
-    """What `make` iterates over, from the start each time."""
-
-    def __init__(self, make: Callable[[], Iterator[tuple[Any, float]]]) -> None:
-        self._make = make
-
-    def __iter__(self) -> Iterator[tuple[Any, float]]:
-        return self._make()
-
-
-class Listed:
-    """Batches that are there already. A sample is a batch, and all weigh the same."""
+class Listed(Source):
+    """A list of batches. A sample is a batch, and all weigh the same."""
 
     def __init__(self, batches: Sequence[Any]) -> None:
         if len(batches) == 0:
             raise ValueError("the list of batches is empty; a loss needs at least one")
         *rows, last = map(count_rows, batches)
-        if len(set(rows)) == 1 and last < rows[0]:  # As list(loader) is.
+        if len(set(rows)) == 1 and last < rows[0]:  # As in list(loader).
             warnings.warn(
                 f"the last batch of the list has {last} rows and weighs as much as the others of {rows[0]}; pass the "
                 "DataLoader itself to have every row weigh the same",
                 RuntimeWarning,
                 stacklevel=4,
             )
+        self.num_samples: int = len(batches)
         self._batches = batches
-        self.num_samples = len(batches)
-
-    def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
-        return self.take(draw_indices(self.num_samples, size, generator, replacement), seed)
 
     def take(self, index: Tensor, seed: int) -> Drawn:
         n = index.numel()
-        return Drawn([(self._batches[i], 1.0 / n) for i in index.tolist()], n, n)
+        held = [(self._batches[i], 1.0 / n) for i in index.tolist()]
+        return Drawn(lambda: held, n, n)
 
     def everything(self) -> Drawn:
         return self.take(torch.arange(self.num_samples), 0)
 
 
-class Endless:
-    """A loader that decides itself what comes next. A sample is a row, but whole batches are drawn.
+class Endless(Source):
+    """A loader that chooses its own order. A sample is a row, but whole batches are drawn.
 
-    It is gone through in this process, in a copy that shares the data set with the caller's loader and no iterator,
-    worker or random number. Draws go on where the last one ended, so that fresh samples are fresh even if the loader
-    always starts with the same ones.
+    Its copy here runs in this process. It shares the data set with the caller's loader, but no iterator, worker or
+    random numbers. A draw continues where the last one ended: a loader may always start with the same samples.
     """
 
     num_samples = None
 
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
-        self._loader = copy.copy(loader)
-        alone = {
-            "num_workers": 0,
-            "persistent_workers": False,
-            "prefetch_factor": None,
-            "timeout": 0,
-            "_iterator": None,
-        }
-        self._loader.__dict__ |= alone
+        self._loader = own = copy.copy(loader)
+        vars(own).update(num_workers=0, persistent_workers=False, prefetch_factor=None, timeout=0, _iterator=None)
         self._random = RandomState.seeded(seed)
         samplers = (loader, loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None))
         generators = (getattr(sampler, "generator", None) for sampler in samplers)
@@ -164,23 +131,21 @@ class Endless:
 
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
         batches: list[tuple[Any, int]] = []
+        total = 0
         theirs = {g: g.get_state() for g in self._states}
-        before = RandomState.capture()
-        try:
-            self._random.set()
-            for g, state in self._states.items():
-                g.set_state(state)
-            while sum(rows for _, rows in batches) < size:
-                batch = self._next()
-                batches.append((batch, count_rows(batch)))
-            self._random = RandomState.capture()
-            self._states = {g: g.get_state() for g in theirs}
-        finally:
-            before.set()
-            for g, state in theirs.items():
-                g.set_state(state)
-        total = sum(rows for _, rows in batches)
-        return Drawn([(batch, rows / total) for batch, rows in batches], total, len(batches))
+        with self._random.in_force():
+            try:
+                for g, state in self._states.items():
+                    g.set_state(state)
+                while total < size:
+                    batch = self._next()
+                    batches.append((batch, count_rows(batch)))
+                    total += batches[-1][1]
+                self._random, self._states = RandomState.capture(), {g: g.get_state() for g in theirs}
+            finally:
+                for g, state in theirs.items():
+                    g.set_state(state)
+        return Drawn(lambda: [(batch, rows / total) for batch, rows in batches], total, len(batches))
 
     def take(self, index: Tensor, seed: int) -> Drawn:
         raise ValueError("these data come from a loader that decides itself what comes next; rows have no index")
@@ -203,27 +168,20 @@ def tensors_in(batch: Any) -> Iterator[Tensor]:
     """The tensors in nested lists, tuples and dictionaries."""
     if isinstance(batch, Tensor):
         yield batch
-    elif isinstance(batch, dict) or (hasattr(batch, "values") and callable(batch.values)):
-        for part in batch.values():
-            yield from tensors_in(part)
-    elif isinstance(batch, (list, tuple)):
-        for part in batch:
+    elif isinstance(batch, (list, tuple)) or callable(getattr(batch, "values", None)):
+        for part in batch.values() if callable(getattr(batch, "values", None)) else batch:
             yield from tensors_in(part)
 
 
 def count_rows(batch: Any) -> int:
-    """The first dimension of the first tensor in a batch that has one; 1 if there is none."""
+    """The first dimension of the first tensor in a batch that is no scalar; 1 if there is none."""
     return next((t.shape[0] for t in tensors_in(batch) if t.ndim > 0), 1)
 
 
 def source(data: Any, micro_batch: int | None, seed: int, *, shared: bool = False) -> Source:
-    """The source for what a caller calls data.
+    """The source for a Dataset, a DataLoader or a list of batches. `seed` is for an endless loader.
 
-    Args:
-        data: a Dataset, a DataLoader or a list of batches.
-        micro_batch: rows that go through the model at once.
-        seed: for loaders that draw themselves.
-        shared: whether other ranks have rows, too: a DistributedSampler then tells which are this rank's.
+    With `shared`, other ranks have rows, too, and a DistributedSampler selects this rank's rows.
     """
     if isinstance(data, DataLoader):
         return _of_loader(data, micro_batch, seed, shared)
@@ -246,7 +204,7 @@ def source(data: Any, micro_batch: int | None, seed: int, *, shared: bool = Fals
 
 
 def _check_is_of_batches(data: list[Any]) -> None:
-    """[inputs, targets] is a list, too."""
+    """Raise if the list is [inputs, targets], which is no list of batches."""
     if len(data) < 2 or not all(isinstance(part, Tensor) and part.ndim > 0 for part in data):
         return
     kinds = {(part.dtype, part.shape[1:]) for part in data}
@@ -259,13 +217,12 @@ def _check_is_of_batches(data: list[Any]) -> None:
 
 
 def _of_loader(loader: DataLoader[Any], micro_batch: int | None, seed: int, shared: bool) -> Source:
-    iterable = isinstance(loader.dataset, IterableDataset)
-    uniform = type(loader.batch_sampler) is BatchSampler and type(loader.sampler) in UNIFORM
-    if not iterable and uniform:
+    dataset: Any = loader.dataset
+    uniform = type(loader.batch_sampler) is torch_data.BatchSampler and type(loader.sampler) in UNIFORM
+    if uniform and not isinstance(dataset, IterableDataset):
         assert loader.collate_fn is not None
-        dataset: Any = loader.dataset
-        if shared and isinstance(loader.sampler, DistributedSampler):  # Without the rows that even its shares out.
-            dataset = Subset(dataset, range(loader.sampler.rank, len(dataset), loader.sampler.num_replicas))
+        if shared and isinstance(loader.sampler, DistributedSampler):  # Without the rows that it repeats as padding.
+            dataset = torch_data.Subset(dataset, range(loader.sampler.rank, len(dataset), loader.sampler.num_replicas))
         return Rows(dataset, loader.collate_fn, micro_batch or loader.batch_size or MICRO_BATCH)
     if micro_batch is not None:
         raise ValueError(

@@ -1,20 +1,19 @@
-"""Gradient hooks of parameters: found, named, and kept from running while a model is probed.
+"""Gradient hooks of parameters, which do not run while a model is probed.
 
-A hook that clips or masks makes something else of a gradient, and two of its answers have no difference that means
-anything; one that steps an optimizer changes the weights in the middle of a backward pass, and the optimizer's state
-with them. Hooks by which torch.distributed reduces gradients are left alone: without them there is no gradient.
+A hook that clips or masks returns something else than the gradient, so differences of its results mean nothing. A hook
+that steps an optimizer changes the weights during backward. Hooks of torch.distributed do run: they reduce gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
 
 
 class Silenced:
-    """Hooks taken out of the dictionaries that torch calls them from, and put back in their order."""
+    """Removes hooks from torch's dictionaries, and restores them in their order."""
 
     def __init__(self, parameters: Iterable[Tensor]) -> None:
         self._saved = [(table, dict(table)) for p in parameters for table in _tables(p)]
@@ -31,20 +30,14 @@ class Silenced:
 
 
 def names(named: Iterable[tuple[str, Tensor]]) -> list[str]:
-    """The hooks that would be silenced, each as "parameter: hook"."""
-    return [
-        f"{name}: {_name(hook)}"
-        for name, parameter in named
-        for table in _tables(parameter)
-        for hook in table.values()
-        if not _is_needed(hook)
-    ]
+    """The hooks that `Silenced` removes, each as "parameter: hook"."""
+    hooks = [(name, hook) for name, parameter in named for table in _tables(parameter) for hook in table.values()]
+    found = [(name, _function(hook)) for name, hook in hooks if not _is_needed(hook)]
+    return [f"{name}: {getattr(function, '__qualname__', type(function).__qualname__)}" for name, function in found]
 
 
-def _tables(parameter: Tensor) -> Iterator[dict[int, Any]]:
-    for table in (parameter._backward_hooks, getattr(parameter, "_post_accumulate_grad_hooks", None)):
-        if table:
-            yield table
+def _tables(parameter: Tensor) -> list[dict[int, Any]]:
+    return [t for t in (parameter._backward_hooks, getattr(parameter, "_post_accumulate_grad_hooks", None)) if t]
 
 
 def _is_needed(hook: Any) -> bool:
@@ -56,8 +49,3 @@ def _function(hook: Any) -> Any:
     while hasattr(hook, "func"):  # functools.partial
         hook = hook.func
     return hook
-
-
-def _name(hook: Any) -> str:
-    function = _function(hook)
-    return getattr(function, "__qualname__", type(function).__qualname__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterable
@@ -31,28 +30,26 @@ class ModelObjective(OverParameters):
     """F(x) = mean over the data of loss(model with parameters x, batch).
 
     Args:
-        model: any module: compiled, with checkpoints, in train or eval mode. It is evaluated in the mode that it is in.
-        loss: `loss(model, batch) -> scalar`, the *mean* over the rows of the batch. Moving the batch to a device and
-            entering autocast are its affair.
-        data: a Dataset; a DataLoader, whose data set, `collate_fn` and `batch_size` are taken; or a list of batches, of
-            which each counts as one sample and weighs the same.
-        micro_batch: rows that go through the model at once, at most; gradients add up. By default the loader's batch
-            size, or 128. Rows are spread evenly, and batch statistics are those of a micro batch.
-        parameters: which ones to vary, by name: a pattern as "head.*", several, or a function of the name. By default
+        model: any module, also compiled or with checkpointing. It runs in its current mode, train or eval.
+        loss: `loss(model, batch) -> scalar`, the *mean* over the rows of the batch. It moves the batch to a device and
+            enters autocast, if needed.
+        data: a Dataset; a DataLoader, of which the data set, `collate_fn` and `batch_size` are used; or a list of
+            batches, which are one sample each and weigh the same.
+        micro_batch: the most rows that go through the model at once; by default the loader's batch size, or 128. Rows
+            are split evenly, gradients add up, and batch statistics are those of a micro batch.
+        parameters: names of those to vary: a pattern such as "head.*", several, or a function of the name. By default
             all that require a gradient.
-        scaler: a GradScaler whose scale keeps float16 gradients from vanishing. Gradients are divided by it again, and
-            its state is left alone.
-        hooks: "skip" to keep gradient hooks of parameters (clipping, optimizers that step in backward) from running, or
-            "run".
-        seed: of dropout masks and augmentation where nothing is drawn, and of loaders that draw themselves.
+        scaler: a GradScaler, for float16 gradients. Only its scale is read.
+        hooks: "skip" disables gradient hooks of parameters (clipping, optimizers that step in backward); or "run".
+        seed: for dropout masks and augmentation on all data (`size=None`), and for endless loaders.
 
-    Under torch.distributed a model that is wrapped in DDP or sharded by FSDP2 (`fully_shard`) is probed by all of its
-    ranks together: each has its own rows in `data`, F is the mean over those of all ranks, and `.point` is what this
-    rank holds of the vector. `num_samples` and `samples` count rows on all ranks.
+    A model that is wrapped in DDP or sharded by FSDP2 (`fully_shard`) is probed by all of its ranks together. Each has
+    its own rows in `data`, F is the mean over all rows, and `.point` is this rank's part of the vector. `num_samples`
+    and `samples` count rows on all ranks.
 
-    Every evaluation runs the model at another point and puts everything back: parameters, `.grad`, buffers, modes,
-    random states. Gradients come from `.backward()` alone. A sample is read once and held, and frozen with its batches,
-    dropout masks and batch statistics; everything is read again at each evaluation, in the order of the data.
+    Every evaluation runs the model at another point and restores everything: parameters, `.grad`, buffers, modes,
+    random states. Gradients come from `.backward()` alone. A sample is read once and kept; it fixes batches, dropout
+    masks and batch statistics. All data (`size=None`) are read again at each evaluation, in their order.
 
     >>> from torch.utils.data import TensorDataset
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1, bias=False))
@@ -104,13 +101,13 @@ class ModelObjective(OverParameters):
         with raised_on_all(self.ranks, "data"):
             own = batches.source(data, micro_batch, self._seed, shared=self.ranks is not None)
         self._source: batches.Source | SharedSource = own if self.ranks is None else SharedSource(own, self.ranks)
-        # What autograd alone writes to, backward can add to a vector in place.
+        # If only autograd writes to .grad, backward can add to a vector in place.
         self._adds = scaler is None and self._skip_hooks and self.ranks is None and not wrapped.is_wrapped(model)
         self._warned = False
 
     @property
     def num_samples(self) -> int | None:
-        """Rows of the data set, or batches of the list; None for a loader without end."""
+        """Rows of the data set, or batches of the list; None for an endless loader."""
         return self._source.num_samples
 
     def __repr__(self) -> str:
@@ -127,29 +124,28 @@ class ModelObjective(OverParameters):
             generator = checks.generator(generator)
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
             drawn = self._source.draw(size, generator, replacement, seed)
-        start = RandomState.seeded(seed + 1, {self.parameters.device})  # Not the numbers that augmentation drew.
         oracle = Replayed(
             lambda backward: self._run(drawn, backward),
             self.parameters,
             self._modules,
-            start=start,
+            start=RandomState.seeded(seed + 1, {self.parameters.device}),  # Not the numbers of the augmentation.
             skip_hooks=self._skip_hooks,
             ranks=self.ranks,
-            # torch wants a gradient to lie in memory as its parameter does, and warns where it does not.
+            # torch warns if a gradient has other strides than its parameter.
             add=(lambda weight: self._run(drawn, True, weight)) if self._adds and self.parameters.contiguous else None,
         )
         return oracle, drawn.size
 
     def _run(self, drawn: batches.Drawn, backward: bool, factor: float = 1.0) -> Tensor:
-        """The mean loss over the batches, one after the other, with `factor` times its gradients added to `.grad`."""
+        """The mean loss over the batches. If `backward`, adds `factor` times its gradients to `.grad`."""
         scale = 1.0 if self._scaler is None else float(self._scaler.get_scale())
-        total: Tensor | None = None
+        total: Any = 0.0
         with torch.set_grad_enabled(backward):
-            for i, (batch, weight) in enumerate(drawn.weighted):
-                torch.clear_autocast_cache()  # It would hold the weights of the last point.
+            for i, (batch, weight) in enumerate(drawn.weighted()):
+                torch.clear_autocast_cache()  # It holds weights of the last point.
                 versions, added = _versions(batch), self.parameters.gradients()
                 more = backward and i + 1 < drawn.batches
-                with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
+                with wrapped.without_reduction(self._model, more):
                     value = checks.scalar(self._loss(self._model, batch), "the loss", ".mean()")
                 if _versions(batch) != versions:
                     raise ValueError(
@@ -168,17 +164,15 @@ class ModelObjective(OverParameters):
                             "the loss does not depend on the parameters through autograd; look for detach(), item() or "
                             "no_grad() inside it"
                         )
-                    with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
+                    with wrapped.without_reduction(self._model, more):
                         torch.autograd.backward(value, torch.full_like(value, factor * weight * scale))
-                part = value.detach().to(torch.promote_types(value.dtype, torch.float32)) * weight
-                total = part if total is None else total + part
-                del value  # Its graph goes before the next one comes.
+                total = total + value.detach().to(torch.promote_types(value.dtype, torch.float32)) * weight
+                del value  # Frees its graph before the next one is built.
         if backward and scale != 1.0:
             for parameter in self.parameters.tensors:
                 if parameter.grad is not None:
                     parameter.grad = parameter.grad / scale
-        assert total is not None
-        return total
+        return checks.scalar(total, "the loss")
 
     def _warn_of_hooks(self) -> None:
         if self._warned or not self._skip_hooks:
@@ -199,7 +193,7 @@ def _check_takes_a_model_and_a_batch(loss: Callable[..., Any]) -> None:
     try:
         signature = inspect.signature(loss)
     except (TypeError, ValueError):
-        return  # Some built-in functions do not say.
+        return  # Some built-in functions have no signature.
     try:
         signature.bind(None, None)
     except TypeError:
@@ -210,7 +204,7 @@ def _check_takes_a_model_and_a_batch(loss: Callable[..., Any]) -> None:
 
 
 def _chosen(model: nn.Module, chosen: NameFilter | None) -> list[tuple[str, Tensor]]:
-    """Named parameters that pass the filter; torch.compile's prefix is no part of a name."""
+    """Named parameters that pass the filter. Names are without torch.compile's prefix."""
     named = [(name.replace("_orig_mod.", ""), parameter) for name, parameter in model.named_parameters()]
     if chosen is None:
         return list(named)

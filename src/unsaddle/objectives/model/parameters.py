@@ -12,7 +12,7 @@ from unsaddle.objective import BaseObjective
 from unsaddle.ranks import local
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Integers by width in bytes."""
+"""Integer dtypes by width in bytes."""
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
@@ -22,15 +22,11 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 
 
 class FlatParameters:
-    """The trainable ones among the parameters, seen as a vector: in their order, tied ones once, frozen ones left out.
+    """The trainable ones of `parameters`, or of (name, parameter) pairs, as one vector: in order, tied ones once.
 
-    Args:
-        parameters: tensors, or (name, tensor) pairs as `named_parameters()` gives them.
-
-    The model keeps its own memory: `assign` copies into the parameters, so that whatever holds on to them (an
-    optimizer, a compiled graph, a CUDA graph) sees the change. Their version counters stay, so that a graph that was
-    built before and is differentiated after is still valid if the values are put back in between. Of sharded parameters
-    (DTensors) the vector is what this rank holds.
+    `assign` copies into the parameters' own memory, so that an optimizer, a compiled graph or a CUDA graph sees the
+    change. It leaves their version counters: an autograd graph built before stays valid if the values are restored.
+    For sharded parameters (DTensors), the vector is this rank's part.
 
     >>> layer = torch.nn.Linear(2, 1)
     >>> flat = FlatParameters(layer.named_parameters())
@@ -88,42 +84,39 @@ class FlatParameters:
 
     @property
     def contiguous(self) -> bool:
-        """Whether each parameter lies in memory as its part of the vector does."""
+        """Whether all parameters are contiguous, as their parts of the vector are."""
         return all(parameter.is_contiguous() for parameter in self.tensors)
 
     def pieces(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each parameter's own memory, outside autograd, with its part of `x` in its shape."""
+        """Each parameter's own memory, outside autograd, and its part of `x` in the same shape."""
         parts = torch.split(x.detach(), self._sizes)
         for parameter, part in zip(map(local, self.tensors), parts, strict=True):
             yield parameter, part.view(parameter.shape)
 
     def point(self) -> Tensor:
-        """The parameters as they are, in a new vector."""
+        """The current parameters in a new vector."""
         x = torch.empty(self.dimension, dtype=self.dtype, device=self.device)
         for parameter, part in self.pieces(x):
             part.copy_(parameter)
         return x
 
     def remembered(self) -> Tensor:
-        """The parameters as they are; the same vector again as long as they do not change.
-
-        So that the x of a search and the copy that the parameters are restored from are one vector in memory.
-        """
+        """The current parameters: to save memory, the same vector each time, as long as they do not change."""
         if self._remembered is None or not self.is_at(self._remembered):
-            self._remembered = None  # Before the next one is made.
+            self._remembered = None  # Frees the memory for the next one.
             self._remembered = self.point()
         return self._remembered
 
     def forget(self) -> None:
-        """Let go of the vector that was remembered."""
+        """Free the vector of `remembered`."""
         self._remembered = None
 
     def is_at(self, x: Tensor) -> bool:
-        """Whether the parameters are `x`, bit for bit."""
+        """Whether the parameters equal `x`, bit for bit."""
         return not self.differing(x)
 
     def differing(self, x: Tensor) -> list[str]:
-        """Names of the parameters that are not `x`, bit for bit."""
+        """Names of the parameters that differ from `x` in any bit."""
         pairs = zip(self.names, self.pieces(x), strict=True)
         return [name for name, (parameter, part) in pairs if not same_bits(parameter, part)]
 
@@ -145,24 +138,19 @@ class FlatParameters:
             torch.add(part, step, alpha=scale, out=parameter)
 
     def gradients(self) -> list[tuple[Tensor, Tensor, int]]:
-        """Each parameter that has a gradient, with that and its version."""
+        """(parameter, gradient, version of the gradient) of each parameter that has one."""
         return [(p, p.grad, p.grad._version) for p in self.tensors if p.grad is not None]
 
     @staticmethod
     def still_has(gradients: list[tuple[Tensor, Tensor, int]]) -> bool:
-        """Whether what `gradients` gave is still there, and nobody has written to it."""
+        """Whether the result of `gradients` is still valid: no gradient was replaced or written to."""
         return all(p.grad is grad and grad._version == version for p, grad, version in gradients)
 
     def has_gradient(self) -> bool:
-        """Whether any of the parameters has a gradient."""
         return any(parameter.grad is not None for parameter in self.tensors)
 
     def gradient(self, *, release: bool = False) -> Tensor:
-        """The gradients in a new vector: zero where there is none, sparse ones made dense.
-
-        Args:
-            release: set each `.grad` to None once it is copied, so that the two never fill the memory together.
-        """
+        """The gradients in a new dense vector, zero where missing. `release` frees each `.grad` once it is copied."""
         g = torch.empty(self.dimension, dtype=self.dtype, device=self.device)
         for parameter, (_, part) in zip(self.tensors, self.pieces(g), strict=True):
             grad = parameter.grad
@@ -178,15 +166,14 @@ class FlatParameters:
 
 
 class OverParameters(BaseObjective):
-    """An objective whose x are the parameters of a model."""
+    """An objective whose x is the parameters of a model."""
 
     parameters: FlatParameters
 
     @property
     def point(self) -> Tensor:
-        """The parameters as they are, as one vector; to be read or copied, not written to."""
+        """The current parameters as one vector. Do not write to it; copy it."""
         return self.parameters.remembered()
 
     def assign(self, x: Tensor) -> None:
-        """Make x the parameters of the model, as after an escape."""
         self.parameters.assign(checks.point(x))

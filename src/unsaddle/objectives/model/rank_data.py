@@ -1,14 +1,12 @@
-"""The data of a model whose ranks have rows of their own: one sum over all of them.
+"""The data of a model whose ranks each have their own rows.
 
-Models that reduce gradients by themselves (DDP, FSDP2) take the mean over ranks and expect every rank to run as often
-as the others. A rank's weights make that mean the one over rows, and a rank that has fewer batches runs one of them
-again, with weight zero.
+DDP and FSDP2 average gradients over the ranks, and need equally many runs on each rank. Weights turn this average into
+the mean over all rows. A rank with fewer batches repeats one with weight zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,64 +18,43 @@ from unsaddle.ranks import Ranks
 
 
 class SharedSource:
-    """The sources of all ranks as one.
-
-    Args:
-        source: this rank's own.
-        ranks: who else there is.
-    """
+    """The sources of all ranks as one; `source` is this rank's own."""
 
     def __init__(self, source: Source, ranks: Ranks) -> None:
         self._source, self._ranks = source, ranks
-        own = source.num_samples
-        self._counts = None if own is None else ranks.gather(own)
+        self._counts = None if source.num_samples is None else ranks.gather(source.num_samples)
 
     @property
     def num_samples(self) -> int | None:
-        """On all ranks together."""
         return None if self._counts is None else sum(self._counts)
 
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
-        if self._counts is None:
-            return self._draw_from_loaders(size, generator, replacement, seed)
-        ranks, n = self._ranks, sum(self._counts)
-        parts = split_by_rank(draw_indices(n, size, generator, replacement), self._counts)
-        counts = [part.numel() for part in parts]
-        own = parts[ranks.rank]
-        # A rank that has none of the rows takes one with weight zero.
-        drawn = self._source.take(own if own.numel() else torch.zeros(1, dtype=torch.long), seed + ranks.rank)
-        return self._weighted(drawn, counts, size)
+        rank = self._ranks.rank
+        if self._counts is None:  # Endless loaders get equal shares, but may draw more rows than that.
+            drawn = self._source.draw(-(-size // self._ranks.size), generator, replacement, seed + rank)
+            return self._weighted(drawn, self._ranks.gather(drawn.size))
+        parts = split_by_rank(draw_indices(sum(self._counts), size, generator, replacement), self._counts)
+        # A rank without any of the rows takes one with weight zero.
+        own = parts[rank] if parts[rank].numel() else torch.zeros(1, dtype=torch.long)
+        return self._weighted(self._source.take(own, seed + rank), [part.numel() for part in parts])
 
     def everything(self) -> Drawn:
-        drawn = self._source.everything()  # Where there is no end of rows, this says so.
+        drawn = self._source.everything()  # An endless loader raises here.
         assert self._counts is not None
-        return self._weighted(drawn, self._counts, sum(self._counts))
+        return self._weighted(drawn, self._counts)
 
-    def _draw_from_loaders(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
-        """Each loader its share. How many rows come is for the loaders to say."""
-        drawn = self._source.draw(-(-size // self._ranks.size), generator, replacement, seed + self._ranks.rank)
-        counts = self._ranks.gather(drawn.size)
-        return self._weighted(drawn, counts, sum(counts))
-
-    def _weighted(self, drawn: Drawn, counts: list[int], total: int) -> Drawn:
-        ranks = self._ranks
-        share = ranks.size * counts[ranks.rank] / total
-        longest = -ranks.smallest(-drawn.batches)
-        return Drawn(_Padded(drawn.weighted, share, longest), total, longest)
+    def _weighted(self, drawn: Drawn, counts: list[int]) -> Drawn:
+        total = sum(counts)
+        share = self._ranks.size * counts[self._ranks.rank] / total
+        longest = max(self._ranks.gather(drawn.batches))
+        return Drawn(lambda: _padded(drawn.weighted(), share, longest), total, longest)
 
 
-@dataclass(frozen=True)
-class _Padded:
-    """Batches with their weights multiplied by `share`, and the last one again until there are `count`."""
-
-    weighted: Iterable[tuple[Any, float]]
-    share: float
-    count: int
-
-    def __iter__(self) -> Iterator[tuple[Any, float]]:
-        batch, given = None, 0
-        for batch, weight in self.weighted:
-            yield batch, self.share * weight
-            given += 1
-        for _ in range(self.count - given):
-            yield batch, 0.0
+def _padded(weighted: Iterable[tuple[Any, float]], share: float, count: int) -> Iterator[tuple[Any, float]]:
+    """The batches with weights times `share`; then the last batch with weight zero, up to `count` batches."""
+    batch, given = None, 0
+    for batch, weight in weighted:
+        yield batch, share * weight
+        given += 1
+    for _ in range(count - given):
+        yield batch, 0.0

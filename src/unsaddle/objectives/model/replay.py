@@ -1,4 +1,4 @@
-"""The oracle of something that runs a model: every evaluation is the same run at another point, and leaves no trace."""
+"""The oracle of a model: every evaluation is the same run at another point, and leaves no trace."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from unsaddle.ranks import Ranks
 
 
 class Replayed(Oracle):
-    """Oracle of `run(backward) -> value`, which computes a loss and, if asked to, calls `.backward()` on it.
+    """Oracle of `run(backward) -> value`, which computes a loss and, if `backward`, calls `.backward()` on it.
 
-    Each evaluation starts from the same random numbers and the same buffers, so that the same dropout masks and batch
-    statistics answer at x and at x+u, and runs `untouched`.
+    Each evaluation starts from the same random numbers and buffers: dropout masks and batch statistics are the same at
+    x and at x+u. It runs inside `untouched`.
 
     Args:
-        run: the loss at the parameters as they are; it leaves gradients in `.grad` if `backward` is True.
+        run: the loss at the current parameters; it leaves gradients in `.grad` if `backward` is True.
         flat: the parameters.
-        modules: what is restored beside them.
-        start: the random numbers; those of the moment that this is made, if left out.
-        skip_hooks: whether gradient hooks of parameters are kept from running.
-        what: how errors call `run`.
-        ranks: those that run it together, each on data of its own, and reduce gradients themselves; the value is the
-            mean over them.
-        add: the same as `run`, with gradients multiplied by its argument and added to what is in `.grad`, if it can.
+        modules: modules to restore afterwards.
+        start: states of the random numbers; by default those at the construction.
+        skip_hooks: whether to disable gradient hooks of parameters.
+        what: the name of `run` in errors.
+        ranks: ranks that run it together, each on its own data, and reduce gradients themselves. The value is the mean.
+        add: like `run(True)`, but adds its argument times the gradients to `.grad`. None if that is impossible.
     """
 
     adds = True
@@ -51,12 +50,11 @@ class Replayed(Oracle):
         ranks: Ranks | None = None,
         add: Callable[[float], Tensor] | None = None,
     ) -> None:
-        self._ranks, self._add = ranks, add
         self._run, self._flat, self._modules, self._what = run, flat, modules, what
         self._start = RandomState.capture({flat.device}) if start is None else start
-        self._skip_hooks = skip_hooks
-        watched = {id(p): (name, p) for module in modules for name, p in module.named_parameters()}
-        self._watched = watched | {id(p): (n, p) for n, p in zip(flat.names, flat.tensors, strict=True)}
+        self._skip_hooks, self._ranks, self._add = skip_hooks, ranks, add
+        named = [(name, p) for module in modules for name, p in module.named_parameters()]
+        self._watched = {id(p): (name, p) for name, p in (*named, *zip(flat.names, flat.tensors, strict=True))}
 
     def value(self, x: Tensor) -> Tensor:
         return self._evaluate(x, backward=False)[0]
@@ -65,21 +63,17 @@ class Replayed(Oracle):
         return self.value_and_grad_at_sum(x, None, 0.0)
 
     def value_and_grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
-        """At x + scale·u, which is formed in the parameters' own memory."""
-        value, grad = self._evaluate(x, u, scale, backward=True)
-        assert grad is not None
-        return value, grad
+        """f and ∇f at x + scale·u, which is formed in the parameters' own memory."""
+        return self._evaluate(x, u, scale)
 
     def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
-        """The gradient alone. The value is this rank's own, so that nobody has to be asked for theirs."""
-        _, grad = self._evaluate(x, u, scale, backward=True, alone=True)
-        assert grad is not None
-        return grad
+        """∇f, without the message that averages the value over the ranks."""
+        return self._evaluate(x, u, scale, mean=False)[1]
 
     def add_grad_at_sum(
         self, out: Tensor, x: Tensor, u: Tensor | None, scale: float, weight: float, afresh: bool
     ) -> None:
-        if self._add is None or out.is_inference():  # Autograd may not write to tensors of inference mode.
+        if self._add is None or out.is_inference():  # Autograd cannot write to inference tensors.
             super().add_grad_at_sum(out, x, u, scale, weight, afresh)
             return
         with self._at(x, u, scale) as check_unchanged:
@@ -94,29 +88,29 @@ class Replayed(Oracle):
             self._check_gradient(added.anything)
 
     def _evaluate(
-        self, x: Tensor, u: Tensor | None = None, scale: float = 1.0, *, backward: bool, alone: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
+        self, x: Tensor, u: Tensor | None = None, scale: float = 1.0, *, backward: bool = True, mean: bool = True
+    ) -> tuple[Tensor, Tensor]:
         with self._at(x, u, scale) as check_unchanged:
             value = checks.scalar(self._run(backward), self._what).detach().clone()
             reshard(self._modules)
-            if self._ranks is not None and not alone:
+            if self._ranks is not None and mean:
                 value = self._ranks.mean(value)
             check_unchanged()
             if not backward:
-                return value, None
+                return value, x.new_empty(0)
             self._check_gradient(self._flat.has_gradient())
             return value, self._flat.gradient(release=True)
 
     @contextlib.contextmanager
     def _at(self, x: Tensor, u: Tensor | None, scale: float) -> Iterator[Callable[[], None]]:
-        """Inside, the parameters are x + scale·u, and what comes with it raises if they have been changed since."""
+        """Inside, the parameters are x + scale·u. Yields a function that raises if they were changed."""
         with untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks):
             self._flat.assign(x, u, scale)
             versions = self._versions()
 
             def check_unchanged() -> None:
                 changed = [name for name, version in self._versions().items() if version != versions[name]]
-                if u is None:  # Whoever goes around version counters is caught here, where all searches begin.
+                if u is None:  # Writing may bypass version counters. All searches begin at x, so compare values here.
                     changed.extend(self._flat.differing(x))
                 if changed:
                     raise RuntimeError(
@@ -136,5 +130,5 @@ class Replayed(Oracle):
             )
 
     def _versions(self) -> dict[str, int]:
-        """Version counters of all parameters, frozen ones, too: `assign` leaves them, most other writing does not."""
+        """Version counters of all parameters, also frozen ones. Writing changes them, except that of `assign`."""
         return {name: parameter._version for name, parameter in self._watched.values()}

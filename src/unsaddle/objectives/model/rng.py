@@ -1,4 +1,4 @@
-"""States of all the random numbers that a model may draw, so that they can be drawn again."""
+"""States of all random number generators that a model may use, so that it can draw the same numbers again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, get_device_module
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class RandomState:
 
     @classmethod
     def capture(cls, devices: Iterable[torch.device] = ()) -> RandomState:
-        """The states as they are: the CPU's, those of `devices`, and of all devices if CUDA is in use."""
+        """The current states: of the CPU, of `devices`, and of all CUDA devices if CUDA is in use."""
         return cls(
             torch_cpu=torch.get_rng_state(),
-            accelerators=tuple((d, _module(d).get_rng_state(d)) for d in _accelerators(devices)),
+            accelerators=tuple((d, get_device_module(d).get_rng_state(d)) for d in _accelerators(devices)),
             python=random.getstate(),
             numpy=np.random.get_state(),
         )
 
     @classmethod
     def seeded(cls, seed: int, devices: Iterable[torch.device] = ()) -> RandomState:
-        """The states that seeding with `seed` would give, without seeding anything."""
+        """The states after seeding with `seed`. This does not change the current ones."""
         return cls(
             torch_cpu=torch.Generator().manual_seed(seed).get_state(),
             accelerators=tuple((d, torch.Generator(d).manual_seed(seed).get_state()) for d in _accelerators(devices)),
@@ -43,16 +43,15 @@ class RandomState:
         )
 
     def set(self) -> None:
-        """Make these the states of now."""
         torch.set_rng_state(self.torch_cpu)
         for device, state in self.accelerators:
-            _module(device).set_rng_state(state, device)
+            get_device_module(device).set_rng_state(state, device)
         random.setstate(self.python)
         np.random.set_state(self.numpy)
 
     @contextlib.contextmanager
     def in_force(self, devices: Iterable[torch.device] = ()) -> Iterator[None]:
-        """Inside, these are the states; afterwards, those of before."""
+        """Inside, these are the current states; afterwards, the previous ones are."""
         before = RandomState.capture(devices)
         try:
             self.set()
@@ -63,10 +62,6 @@ class RandomState:
 
 def _accelerators(devices: Iterable[torch.device]) -> list[torch.device]:
     used = {d for d in devices if d.type not in ("cpu", "meta")}
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # Asking for a state would initialise it.
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # Reading a state would initialise CUDA.
         used |= {torch.device("cuda", i) for i in range(torch.cuda.device_count())}
     return sorted(used, key=str)
-
-
-def _module(device: torch.device) -> Any:
-    return torch.get_device_module(device)
