@@ -31,11 +31,7 @@ def shown(callback: Callback | None, max_samples: int | None) -> Iterator[Callba
 
     def show(state: Snapshot) -> Any:
         event = state.event
-        for name, seen in (
-            ("value", event.value),
-            ("gradient", event.gradient_norm),
-            ("curvature", event.curvature),
-        ):
+        for name, seen in (("value", event.value), ("gradient", event.gradient_norm), ("curvature", event.curvature)):
             known[name] = known[name] if math.isnan(seen) else seen
         spent = event.samples + event.value_samples + event.hessian_samples
         text = ", ".join(f"{name} {seen:.3g}" for name, seen in known.items())

@@ -98,10 +98,7 @@ def linear_network(
         objective=objective(rows, dtype),
         dimension=zero.numel(),
         dtype=dtype,
-        stationary_points=(
-            at_zero(),
-            dense.stationary_point(minimum, "minimum", at_minimum, dtype),
-        ),
+        stationary_points=(at_zero(), dense.stationary_point(minimum, "minimum", at_minimum, dtype)),
         local_constants=constants,
     )
 

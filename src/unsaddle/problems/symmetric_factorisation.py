@@ -15,12 +15,7 @@ from unsaddle.problems.problem import Constants, Problem, StationaryPoint
 
 
 def symmetric_factorisation(
-    eigenvalues: Tensor | Sequence[float],
-    *,
-    size: int,
-    rank: int,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
+    eigenvalues: Tensor | Sequence[float], *, size: int, rank: int, seed: int = 0, dtype: torch.dtype = torch.float64
 ) -> Problem:
     """f(U) = ¼‖UUᵀ − M‖_F² for U of size × rank, flattened by rows; d = size · rank.
 
