@@ -50,7 +50,11 @@ def refuse_impossible(kind: type, given: Mapping[str, Any]) -> None:
 
 
 def check_settings(
-    settings: Any, *, positive: Sequence[str] = (), counts: Sequence[str] = (), hint: str = "leave it out to have it chosen"
+    settings: Any,
+    *,
+    positive: Sequence[str] = (),
+    counts: Sequence[str] = (),
+    hint: str = "leave it out to have it chosen",
 ) -> None:
     """Raises unless `positive` settings are finite numbers > 0 and `counts` are integers ≥ 1. None is not given."""
     for name in positive:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from unsaddle import vectors
@@ -19,9 +17,9 @@ CHUNKS = 8
 """Fresh batches on which a curvature is measured again."""
 
 
-def lowest_curvature(f: SampledFunction, x: Tensor, **how: Any) -> Lowest:
+def lowest_curvature(run: Run, f: SampledFunction, x: Tensor, **how: float) -> Lowest:
     """v with vᵀ∇²f(x)v ≤ λ_min + accuracy, by `curvature.krylov.lanczos`. Ends the run if f is not finite."""
-    found = lanczos.lowest_curvature(second_order(f), x, **how)
+    found = lanczos.lowest_curvature(second_order(f), x, generator=run.generator, **how)
     if found is None:
         raise RunEnded(Ending.DIVERGED)
     return found

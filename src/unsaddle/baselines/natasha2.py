@@ -86,20 +86,10 @@ def theory_settings(run: Run, options: Options) -> Natasha2Settings:
     B = math.ceil(V / eps**2)
     p = max(1, math.ceil((sigma**2 * V / (L_tilde**2 * eps**2)) ** (1.0 / 3.0)))
     m = max(1, B // p)
-    return settings_from(
-        Natasha2Settings,
-        options.method_settings,
-        step_size=1.0 / (sigma * m),
-        sigma=sigma,
-        sub_epochs=p,
-        anchor_size=B,
-        batch_size=1,
-        steps=m,
-        first_order_steps=max(1, math.ceil(sigma * gap / (p * eps**2))),
-        centre="random",
-        oja_always=True,
-        gamma=delta,
-    )
+    N1 = max(1, math.ceil(sigma * gap / (p * eps**2)))
+    epoch = {"step_size": 1.0 / (sigma * m), "sigma": sigma, "sub_epochs": p, "anchor_size": B, "batch_size": 1}
+    rest = {"steps": m, "first_order_steps": N1, "centre": "random", "oja_always": True, "gamma": delta}
+    return settings_from(Natasha2Settings, options.method_settings, **epoch, **rest)
 
 
 def practical_settings(run: Run, options: Options) -> Natasha2Settings:
@@ -123,9 +113,8 @@ def oja_settings(
     eta = quadratics.step_size(smoothness=smoothness)
     steps = quadratics.neon_num_steps(step_size=eta, gamma=gamma, dimension=dimension, delta=delta)
     rounds = 1 if b == num_samples else oja_method.num_rounds(delta)
-    return oja_method.OjaSettings(
-        step_size=eta, num_steps=rounds * steps, steps_a_round=steps, batch=b, target=gamma / 2.0
-    )
+    t = rounds * steps
+    return oja_method.OjaSettings(step_size=eta, num_steps=t, steps_a_round=steps, batch=b, target=gamma / 2.0)
 
 
 def oja(run: Run, options: Options, x: Tensor, gamma: float, smoothness: float) -> Candidate:
@@ -205,16 +194,12 @@ def minimize(run: Run, options: Options) -> None:
                 continue
             if small and settings.first_order_steps is None:
                 raise RunEnded(Ending.SECOND_ORDER_POINT)
-        B = seen.samples
+        B, p = seen.samples, settings.sub_epochs
         b = math.ceil(0.2 * B ** (2.0 / 3.0)) if settings.batch_size is None else settings.batch_size
-        m = settings.steps or max(SHORTEST_SUB_EPOCH, math.ceil(B / (settings.sub_epochs * b)))
+        m = settings.steps or max(SHORTEST_SUB_EPOCH, math.ceil(B / (p * b)))
+        b = b if n is None else min(b, n)
         epoch = Natasha15Settings(
-            step_size=alpha,
-            sigma=settings.sigma,
-            sub_epochs=settings.sub_epochs,
-            steps=m,
-            batch_size=b if n is None else min(b, n),
-            centre=settings.centre,
+            step_size=alpha, sigma=settings.sigma, sub_epochs=p, steps=m, batch_size=b, centre=settings.centre
         )
         penalty = None if L2 is None else partial(penalty_gradient, centre=y, radius=radius, smoothness=L1)
         y_next, centres = natasha15_epoch(run.objective, y, seen.gradient, epoch, run.generator, penalty=penalty)
@@ -227,7 +212,7 @@ def minimize(run: Run, options: Options) -> None:
             continue
         y, seen = y_next, None
         if settings.first_order_steps is not None and epochs >= settings.first_order_steps:
-            _return_output(run, pairs[_below(len(pairs), run)], settings, radius, B)
+            _end(run, pairs[_below(len(pairs), run)], settings, radius, B)
 
 
 def _escaped(run: Run, seen: Anchor, y: Tensor, found: Candidate, radius: float) -> Tensor:
@@ -245,9 +230,7 @@ def _escaped(run: Run, seen: Anchor, y: Tensor, found: Candidate, radius: float)
     return y_next
 
 
-def _return_output(
-    run: Run, pair: tuple[Tensor, Tensor], settings: Natasha2Settings, radius: float, steps: int
-) -> NoReturn:
+def _end(run: Run, pair: tuple[Tensor, Tensor], settings: Natasha2Settings, radius: float, steps: int) -> NoReturn:
     """Ends with SGD on F + L1·(‖x − y‖ − δ/L2)₊² + σ̃‖x − ŷ‖², strongly convex: B steps of 1/(L1 + 2σ̃(t + 1))."""
     (y, y_hat), L1, sigma = pair, settings.smoothness, settings.sigma
     x, guard = y_hat.clone(), Guard(run)

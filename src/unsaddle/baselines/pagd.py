@@ -39,8 +39,9 @@ class PagdSettings(PerturbationSettings):
 
 
 def theory_settings(run: Run, options: Options) -> PagdSettings:
-    """κ = L1/√(L2ε), η = 1/(4L1), θ = 1/(4√κ), γ = θ²/η, s = γ/(4L2), χ = max(1, log(dL1Δ/(L2εδ))), 𝒯 = √κ·χc,
-    r = ηεχ⁻⁵c⁻⁸, 𝓔 = √(ε³/L2)·χ⁻⁵c⁻⁷. Eq. (3) of the paper.
+    """Eq. (3): κ = L1/√(L2ε), η = 1/(4L1), θ = 1/(4√κ), γ = θ²/η, s = γ/(4L2), r = ηεχ⁻⁵c⁻⁸, 𝒯 = √κ·χc.
+
+    Also 𝓔 = √(ε³/L2)·χ⁻⁵c⁻⁷, with χ = max(1, log(dL1Δ/(L2εδ))).
     """
     L1, L2, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
     eps, known = options.eps, options.method_settings
@@ -48,20 +49,11 @@ def theory_settings(run: Run, options: Options) -> PagdSettings:
     kappa, eta = L1 / math.sqrt(L2 * eps), 0.25 / L1
     theta = 0.25 / math.sqrt(kappa)
     chi = max(1.0, math.log(vectors.dimension(run.x) * L1 * gap / (L2 * eps * options.delta)))
-    return settings_from(
-        PagdSettings,
-        known,
-        step_size=eta,
-        momentum_loss=theta,
-        nonconvexity=theta**2 / eta,
-        exploitation_radius=theta**2 / eta / (4.0 * L2),
-        noise_radius=eta * eps / (chi**5 * c**8),
-        gradient_threshold=eps,
-        wait=math.ceil(math.sqrt(kappa) * chi * c),
-        decrease=math.sqrt(eps**3 / L2) / (chi**5 * c**7),
-        gamma=math.sqrt(L2 * eps),
-        backtracking=False,
-    )
+    gamma, s = theta**2 / eta, theta**2 / eta / (4.0 * L2)
+    wait, fall = math.ceil(math.sqrt(kappa) * chi * c), math.sqrt(eps**3 / L2) / (chi**5 * c**7)
+    step = {"step_size": eta, "momentum_loss": theta, "nonconvexity": gamma, "exploitation_radius": s}
+    noise = {"noise_radius": eta * eps / (chi**5 * c**8), "gradient_threshold": eps, "wait": wait, "decrease": fall}
+    return settings_from(PagdSettings, known, **step, **noise, gamma=math.sqrt(L2 * eps), backtracking=False)
 
 
 def growth(*, step_size: float, momentum_loss: float, gamma: float) -> float:
@@ -87,19 +79,10 @@ def practical_settings(run: Run, options: Options, value0: float) -> PagdSetting
     eta = float(known.get("step_size", 0.25 / L1))
     theta = float(known.get("momentum_loss", min(1.0, 0.25 * math.sqrt(gamma / L1))))
     U, r, needed = noise_growth(run, options, gamma, value0)
-    return settings_from(
-        PagdSettings,
-        known,
-        step_size=eta,
-        momentum_loss=theta,
-        nonconvexity=theta**2 / eta,
-        exploitation_radius=U,
-        noise_radius=r,
-        gradient_threshold=options.eps,
-        wait=math.ceil(needed / math.log(growth(step_size=eta, momentum_loss=theta, gamma=gamma))),
-        decrease=gamma * U**2 / 4.0,
-        gamma=gamma,
-    )
+    wait = math.ceil(needed / math.log(growth(step_size=eta, momentum_loss=theta, gamma=gamma)))
+    step = {"step_size": eta, "momentum_loss": theta, "nonconvexity": theta**2 / eta, "exploitation_radius": U}
+    noise = {"noise_radius": r, "gradient_threshold": options.eps, "wait": wait, "decrease": gamma * U**2 / 4.0}
+    return settings_from(PagdSettings, known, **step, **noise, gamma=gamma)
 
 
 def exploit(value: Callable[[Tensor], float], x: Tensor, value_x: float, v: Tensor, radius: float) -> Tensor:
@@ -152,7 +135,7 @@ def minimize(run: Run, options: Options) -> None:
     while True:
         if since >= wait and norm_x <= settings.gradient_threshold:
             run.checked(x, value=value_x, gradient_norm=norm_x, gradient_error=0.0, note="perturbed")
-            before, energy_before, since = (x, value_x, norm_x), _hamiltonian(value_x, v, eta), 0
+            before, energy_before, since = (x, value_x, norm_x), _energy(value_x, v, eta), 0
             x = x + vectors.random_in_ball(x, settings.noise_radius, run.generator)
             value_x = float(f.value(x))
         y = torch.add(x, v, alpha=1.0 - theta)
@@ -169,7 +152,8 @@ def minimize(run: Run, options: Options) -> None:
             value_next, norm_next = _value_and_norm(f, x_next)
         else:
             value_next, norm_next = float(f.value(x_next)), math.inf
-        if settings.backtracking and _rises(value_next, v_next, value_x, v, eta, guard.rounding(x.dtype)):
+        slack = guard.rounding(x.dtype)
+        if settings.backtracking and _energy(value_next, v_next, eta) > _energy(value_x, v, eta) + slack:
             eta, theta, wait, v = eta / 2.0, theta / math.sqrt(2.0), math.ceil(math.sqrt(2.0) * wait), v.zero_()
             continue
         guard.seen(x_next, value_next)
@@ -178,7 +162,7 @@ def minimize(run: Run, options: Options) -> None:
         x, v, value_x, norm_x = x_next, v_next, value_next, norm_next
         since, t = since + 1, t + 1
         if since == wait and math.isfinite(energy_before):
-            if energy_before - _hamiltonian(value_x, v, eta) < settings.decrease:
+            if energy_before - _energy(value_x, v, eta) < settings.decrease:
                 run.checked(before[0], value=before[1], gradient_norm=before[2], gradient_error=0.0)
                 raise RunEnded(Ending.SECOND_ORDER_POINT)
             run.escaped(x, value=value_x, note=f"a perturbation lowered the Hamiltonian within {wait} steps")
@@ -191,9 +175,6 @@ def _value_and_norm(f: SampledFunction, x: Tensor) -> tuple[float, float]:
     return float(value), vectors.norm(grad)
 
 
-def _hamiltonian(value: float, v: Tensor, eta: float) -> float:
+def _energy(value: float, v: Tensor, eta: float) -> float:
+    """The Hamiltonian, F(x) + ‖v‖²/(2η)."""
     return value + vectors.norm(v) ** 2 / (2.0 * eta)
-
-
-def _rises(value: float, v: Tensor, value_before: float, v_before: Tensor, eta: float, rounding: float) -> bool:
-    return _hamiltonian(value, v, eta) > _hamiltonian(value_before, v_before, eta) + rounding

@@ -73,8 +73,9 @@ class PgdSettings(PerturbationSettings):
 
 
 def theory_settings(run: Run, options: Options) -> PgdSettings:
-    """χ = 3·max(log(dL1Δ/(cε²δ)), 4), η = c/L1, r = √c·ε/(χ²L1), g_th = √c·ε/χ², f_th = c√(ε³/L2)/χ³,
-    t_th = χL1/(c²√(L2ε)), γ = √(L2ε). Algorithm 2 of the paper.
+    """Algorithm 2: η = c/L1, r = √c·ε/(χ²L1), g_th = √c·ε/χ², f_th = c√(ε³/L2)/χ³, t_th = χL1/(c²√(L2ε)).
+
+    Also γ = √(L2ε), with χ = 3·max(log(dL1Δ/(cε²δ)), 4).
     """
     L1, L2, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
     eps, known = options.eps, options.method_settings
@@ -115,16 +116,9 @@ def practical_settings(run: Run, options: Options, value0: float) -> PgdSettings
     gamma = constants.curvature_sought(options, L1)
     eta = float(options.method_settings.get("step_size", quadratics.step_size(smoothness=L1)))
     U, r, growth = noise_growth(run, options, gamma, value0)
-    return settings_from(
-        PgdSettings,
-        options.method_settings,
-        step_size=eta,
-        noise_radius=r,
-        gradient_threshold=options.eps,
-        value_threshold=gamma * U**2 / 4.0,
-        wait=math.ceil(growth / math.log1p(eta * gamma)),
-        gamma=gamma,
-    )
+    wait, fall = math.ceil(growth / math.log1p(eta * gamma)), gamma * U**2 / 4.0
+    noise = {"noise_radius": r, "gradient_threshold": options.eps, "value_threshold": fall, "wait": wait}
+    return settings_from(PgdSettings, options.method_settings, step_size=eta, **noise, gamma=gamma)
 
 
 def minimize(run: Run, options: Options) -> None:

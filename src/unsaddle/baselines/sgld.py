@@ -70,17 +70,10 @@ def theory_settings(run: Run, options: Options) -> SgldSettings:
     known, d = options.method_settings, vectors.dimension(run.x)
     xi = float(known.get("inverse_temperature", d / options.eps**2))
     eta = float(known.get("step_size", options.eps**2 / (L1 * d)))
-    return settings_from(
-        SgldSettings,
-        known,
-        step_size=eta,
-        noise=noise_of(step_size=eta, inverse_temperature=xi, dimension=d),
-        batch_size=1,
-        num_steps=math.ceil(math.log(1.0 / options.delta) / eta**2),
-        acceptance_radius=_acceptance_radius(run),
-        judge_every=1,
-        measure_again=False,
-    )
+    noise, D = noise_of(step_size=eta, inverse_temperature=xi, dimension=d), max(1.0, vectors.norm(run.x))
+    steps = math.ceil(math.log(1.0 / options.delta) / eta**2)
+    shared = {"step_size": eta, "noise": noise, "batch_size": 1, "num_steps": steps, "measure_again": False}
+    return settings_from(SgldSettings, known, **shared, acceptance_radius=D, judge_every=1)
 
 
 def practical_settings(run: Run, options: Options) -> SgldSettings:
@@ -101,25 +94,16 @@ def practical_settings(run: Run, options: Options) -> SgldSettings:
     n = run.num_samples
     exact = n is not None and base.batch_size >= n
     judges = JUDGES if n is None else min(JUDGES, n)
-    return settings_from(
-        SgldSettings,
-        known,
-        **asdict(base),
-        acceptance_radius=_acceptance_radius(run),
-        judge_every=1 if exact else max(REPORT_EVERY, math.ceil(judges / (JUDGING_SHARE * base.batch_size))),
-    )
-
-
-def _acceptance_radius(run: Run) -> float:
-    return max(1.0, vectors.norm(run.x))
+    every = 1 if exact else max(REPORT_EVERY, math.ceil(judges / (JUDGING_SHARE * base.batch_size)))
+    D = max(1.0, vectors.norm(run.x))
+    return settings_from(SgldSettings, known, **asdict(base), acceptance_radius=D, judge_every=every)
 
 
 class Best:
     """The lowest point visited. One frozen sample judges all of them."""
 
-    def __init__(self, run: Run, judges: SampledFunction) -> None:
-        self.x, self.value = run.x, math.inf
-        self._run, self._judges = run, judges
+    def __init__(self, x: Tensor, judges: SampledFunction) -> None:
+        self.x, self.value, self._judges = x, math.inf, judges
 
     def visit(self, x: Tensor, value: float | None = None) -> None:
         """Compares x with the best so far, by F(x) if it is known."""
@@ -158,7 +142,7 @@ def minimize(run: Run, options: Options) -> None:
         raise ValueError("noise and inverse_temperature say the same thing twice; pass one of them")
     drift = Drift(run, options, settings.step_size, settings.batch_size, settings.measure_again and not options.theory)
     n, centre, x, rejected = run.num_samples, run.x, run.x, 0
-    best, guard = Best(run, batch(run, JUDGES)), Guard(run)
+    best, guard = Best(x, batch(run, JUDGES)), Guard(run)
     for k in range(settings.num_steps):
         drift.follow(k, x)
         f = batch(run, drift.batch_size)

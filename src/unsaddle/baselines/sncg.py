@@ -113,7 +113,7 @@ def minimize(run: Run, options: Options) -> None:
     run.gamma = gamma = settings.gamma
     x, eps, L1 = run.x, options.eps, settings.smoothness
     L2 = gamma**2 / eps if settings.hessian_lipschitz is None else settings.hessian_lipschitz
-    guard, curvature, since = Guard(run), _Curvature(run, options, settings), settings.curvature_every
+    guard, curvature, since = Guard(run), _Curvature(run, options.delta, settings), settings.curvature_every
     while True:
         seen = measured_anchor(run, x, eps, settings.gradient_batch)
         guard.seen(x, seen.value)
@@ -150,20 +150,17 @@ def minimize(run: Run, options: Options) -> None:
 class _Curvature:
     """The lowest curvature on S2. S2 grows until it decides about F."""
 
-    def __init__(self, run: Run, options: Options, settings: SncgSettings) -> None:
-        self._run, self._options, self._settings = run, options, settings
-        self._size = settings.hessian_batch
+    def __init__(self, run: Run, delta: float, settings: SncgSettings) -> None:
+        self._run, self._delta, self._verify, self._size = run, delta, settings.verify, settings.hessian_batch
 
     def lowest(self, x: Tensor, smoothness: float, gamma: float) -> tuple[float, Tensor, bool]:
         """vᵀHv, v, and whether the samples decide: either v is below −γ/2, or nothing is below −γ."""
         run, n = self._run, self._run.num_samples
         while True:
             f = batch(run, self._size, hessian=True)
-            q, v = lowest_curvature(
-                f, x, smoothness=smoothness, accuracy=gamma / 2.0, delta=self._options.delta, generator=run.generator
-            )
+            q, v = lowest_curvature(run, f, x, smoothness=smoothness, accuracy=gamma / 2.0, delta=self._delta)
             exact = n is not None and f.size == n
-            fresh, error = (q, 0.0) if exact or not self._settings.verify else fresh_curvature(run, x, v, f.size)
+            fresh, error = (q, 0.0) if exact or not self._verify else fresh_curvature(run, x, v, f.size)
             run.extracted(curvature=fresh, error=CERTAIN * error, note=f"{f.size} samples")
             found, nothing = fresh <= -gamma / 2.0, q > -gamma / 2.0 and CERTAIN * error <= gamma / 2.0
             if found or nothing:

@@ -62,17 +62,10 @@ def theory_settings(n: int, options: Options) -> SvrgHessianSettings:
     mu, b = 0.25, checks.count(known.get("batch_size", 1), "batch_size")
     m = max(1, math.floor(n / (3.0 * b * mu)))
     gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
-    return settings_from(
-        SvrgHessianSettings,
-        known,
-        step_size=mu * b / (L1 * n ** (2.0 / 3.0)),
-        batch_size=b,
-        steps=m,
-        epochs=max(1, math.ceil(L1 * n ** (2.0 / 3.0) * gap / (options.eps**2 * m))),
-        rounds=math.ceil(12.0 * L2**2 * gap / gamma**3) + 1,
-        random_share=0.5,
-        gamma=gamma,
-    )
+    epochs = max(1, math.ceil(L1 * n ** (2.0 / 3.0) * gap / (options.eps**2 * m)))
+    rounds = math.ceil(12.0 * L2**2 * gap / gamma**3) + 1
+    epoch = {"step_size": mu * b / (L1 * n ** (2.0 / 3.0)), "batch_size": b, "steps": m, "random_share": 0.5}
+    return settings_from(SvrgHessianSettings, known, **epoch, epochs=epochs, rounds=rounds, gamma=gamma)
 
 
 def practical_settings(n: int, run: Run, options: Options) -> SvrgHessianSettings:
@@ -131,17 +124,11 @@ def minimize(run: Run, options: Options) -> None:
             run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
             continue
         run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
-        q, v = lowest_curvature(
-            everything(run, hessian=True),
-            seen.x,
-            smoothness=settings.smoothness,
-            accuracy=settings.gamma / 2.0,
-            delta=options.delta,
-            generator=run.generator,
-        )
+        F, accuracy = everything(run, hessian=True), settings.gamma / 2.0
+        q, v = lowest_curvature(run, F, seen.x, smoothness=settings.smoothness, accuracy=accuracy, delta=options.delta)
         run.extracted(curvature=q)
         rounds, epochs = rounds + 1, 0
-        if q > -settings.gamma / 2.0:
+        if q > -accuracy:
             raise RunEnded(Ending.SECOND_ORDER_POINT if seen.norm <= options.eps else Ending.OUTPUT)
         if settings.hessian_lipschitz is None:
             found = escape.by_guessed_lengths(f.value, seen.x, v, seen.value)
