@@ -120,7 +120,7 @@ def accepted(x: Tensor, y: Tensor, centre: Tensor, settings: SgldSettings) -> bo
 
 
 def minimize(run: Run, options: Options) -> None:
-    """Finds a local minimum: walks at random until it has hit one, and returns the lowest point visited.
+    """Finds a local minimum: a random walk hits one, and the lowest point visited is the output.
 
         y = x − ηg(x) + √(2η/ξ)·w,   w ~ N(0, I)
         x ← y if y ∈ K and ‖y − x‖ ≤ D, else stay
