@@ -56,7 +56,7 @@ def check_settings(
     counts: Sequence[str] = (),
     hint: str = "leave it out to have it chosen",
 ) -> None:
-    """Raises unless `positive` settings are finite numbers > 0 and `counts` are integers ≥ 1. None passes: it is not given."""
+    """Raises unless `positive` settings are finite numbers > 0 and `counts` integers ≥ 1. None passes: not given."""
     for name in positive:
         if (value := getattr(settings, name)) is not None:
             checks.positive(value, name, hint)
