@@ -1,4 +1,4 @@
-"""`minimize`: any method by name, or one of your own, to a second-order stationary point."""
+"""`minimize`: goes to a second-order stationary point by any method, by name or one of your own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,12 +38,11 @@ FIRST_ORDER: dict[str, type[FirstOrderMethod]] = {
     "svrg": Svrg,
     "natasha": Natasha,
 }
-"""First-order methods. Each runs alone under this name and promoted as neon-NAME."""
+"""First-order methods. Each runs alone under its name, and promoted as neon-NAME."""
 
 
-@dataclass(frozen=True)
-class Rival:
-    """What NEON-A is compared with: its settings, which check themselves, and the method."""
+class Rival(NamedTuple):
+    """A method that NEON-A is compared with, and its settings, which check themselves."""
 
     settings: type
     minimize: Callable[[Run, Options], None]
@@ -59,7 +57,7 @@ RIVALS = {
     "sncg": Rival(sncg.SncgSettings, sncg.minimize),
     "svrg-hessian": Rival(svrg_hessian.SvrgHessianSettings, svrg_hessian.minimize),
 }
-"""What NEON-A is compared with."""
+"""The methods that NEON-A is compared with."""
 
 
 def method_names() -> tuple[str, ...]:
@@ -84,30 +82,31 @@ def minimize(
     progress: bool = False,
     **method_settings: Any,
 ) -> Solution:
-    """Go down from x0 to an (ε, γ)-second-order stationary point: ‖∇F(x)‖ ≤ ε and λ_min(∇²F(x)) ≥ −γ.
+    """Goes down from x0 to an (ε, γ)-second-order stationary point: ‖∇F(x)‖ ≤ ε and λ_min(∇²F(x)) ≥ −γ.
 
     Args:
         objective: `Function`, `FiniteSum`, `Stream`, `numpy_function`, or anything with their `sample`.
-        x0: where to start; it is not changed. May be left out for an objective that has a `point` of its own, such as a
-            model, to which nothing is written.
-        method: one of `method_names()`, or a callable (objective, x, generator) → (y, z) of your own, to be promoted.
-        eps: ε. By default 1e-3·L1·max(1, ‖x‖), as in `is_minimum`, with L1 as measured where the run begins, after
-            each escape, and at the end; with settings='theory', with L1 as given, at x0.
-        gamma: γ; by default a hundredth of L1 as the extraction sees it.
-        extractor: how negative curvature is looked for: "auto", or a method of `negative_curvature`.
-        settings: "practical" measures constants; "theory" takes them from Theorem 3 and its corollaries, and needs
-            smoothness, hessian_lipschitz and what else the method's corollary uses.
+        x0: where to start. It is not changed. Optional for an objective with a `point` of its own, such as a model,
+            which is not changed either.
+        method: one of `method_names()`, or your own callable (objective, x, generator) → (y, z), which is promoted.
+        eps: ε. By default 1e-3·L1·max(1, ‖x‖), as in `is_minimum`. L1 is measured where the run begins, after each
+            escape, and at the end. With settings='theory', L1 is the one given, and x is x0.
+        gamma: γ. By default a hundredth of L1, which the extraction measures.
+        extractor: how to look for negative curvature: "auto", or a method of `negative_curvature`.
+        settings: "practical" measures constants. "theory" takes them from Theorem 3 and its corollaries. It needs
+            smoothness, hessian_lipschitz and the other constants of the method's corollary.
         delta: the probability that a verdict on the way is wrong.
-        max_samples: a bound on component gradients, values and Hessian products together. It is exceeded by no more
-            than one oracle call.
+        max_samples: a bound on component gradients, values and Hessian products together. At most one oracle call
+            exceeds it.
         seed: of everything random.
-        callback: called at every event with a `Snapshot`; a true answer stops the run.
-        progress: show a progress bar on a terminal; needs rich, of the extra `progress`.
-        **method_settings: of the method, such as step_size and batch_size; `escape` and `hessian_lipschitz` of NEON-A.
+        callback: called at every event with a `Snapshot`. A true answer stops the run.
+        progress: whether to show a progress bar on a terminal. Needs rich, of the extra `progress`.
+        **method_settings: settings of the method, such as step_size and batch_size, and `escape` and
+            `hessian_lipschitz` of NEON-A.
 
     Returns:
-        A `Solution`: the point, how the run ended, what is known of the gradient and the curvature there, what it cost,
-        and the trace of every check, extraction and escape.
+        A `Solution`: the point, how the run ended, the gradient and the curvature there, the cost, and the trace of
+        every check, extraction and escape.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
@@ -145,7 +144,7 @@ def minimize(
 
 
 def _eps(eps: float | None, theory: bool, given: Mapping[str, Any], x0: Tensor) -> float:
-    """ε as given, or as it follows from the L1 that a theorem is given; nan where it has to be measured."""
+    """ε as given, or as it follows from a given L1 with settings='theory'. nan if L1 has to be measured."""
     if eps is not None:
         return checks.positive(eps, "eps", "leave it out to have it follow L1")
     if not theory or (smoothness := given.get("smoothness")) is None:
@@ -153,61 +152,72 @@ def _eps(eps: float | None, theory: bool, given: Mapping[str, Any], x0: Tensor) 
     return stationary_gradient(smoothness=checks.positive(smoothness, "smoothness"), x_norm=vectors.norm(x0))
 
 
-def _words() -> list[str]:
-    """What `minimize` takes with every method."""
-    return [p.name for p in inspect.signature(minimize).parameters.values() if p.kind is p.KEYWORD_ONLY]
+def _keywords(function: Callable[..., Any]) -> list[str]:
+    """The names of the keyword-only parameters."""
+    return [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
 
 def _body(method: str | Plain, name: str, objective: Objective, options: Options) -> Callable[[Run], None]:
     """What runs: a rival, or NEON-A around a first-order method. Every error in the settings is raised here."""
-    given = options.method_settings
     if name in RIVALS:
         rival = RIVALS[name]
-        refuse_unknown(given, setting_names(rival.settings), elsewhere=_words())
-        refuse_impossible(rival.settings, given)
+        refuse_unknown(options.method_settings, setting_names(rival.settings), elsewhere=_keywords(minimize))
+        refuse_impossible(rival.settings, options.method_settings)
         return _until_small(lambda run: rival.minimize(run, with_eps(run, options)), options)
     base = name.removeprefix("neon-")
     if not callable(method) and FIRST_ORDER[base].needs_finite_sum and objective.num_samples is None:
         raise ValueError(f"{name} needs a finite sum, got a stream of samples; use {name.replace(base, 'scsg')}")
-    plain, promoted = (method, True) if callable(method) else (None, base != name)
-    if options.theory:
-        constants = setting_names(ProblemConstants)
-        takes = "with settings='theory' a method takes"
-        free = () if plain else _free_settings(base)
-        refuse_unknown(given, (*free, *constants), takes, _words())
-        premises = Premises(
-            options=options,
-            constants=_constants({key: value for key, value in given.items() if key in constants}),
-            num_samples=objective.num_samples,
-        )
-        plan: Plan = TheoryPlan(options=options, constants=premises.constants)
-        if plain is None:
-            theory = FIRST_ORDER[base].theory
-            assert theory is not None
-            plain = theory(premises, **{key: value for key, value in given.items() if key not in constants})
-        made: FirstOrderMethod = PlainMethod(plain)
-    else:
-        of_method = () if plain else setting_names(FIRST_ORDER[base])
-        of_theory = set(given) & set(setting_names(ProblemConstants)) - set(PLAN_SETTINGS)
-        takes = "with settings='practical' this method takes" if of_theory else "this method takes"
-        refuse_unknown(given, (*of_method, *PLAN_SETTINGS), takes, _words())
-        if (lipschitz := given.get("hessian_lipschitz")) is not None:
-            checks.positive(lipschitz, "hessian_lipschitz", "leave it out to have the step searched for")
-        plan = PracticalPlan(
-            options=options,
-            escape_by=given.get("escape", "line search"),
-            hessian_lipschitz=lipschitz,
-            fixed_step="step_size" in given,
-        )
-        settings = {key: value for key, value in given.items() if key in of_method}
-        made = PlainMethod(plain) if plain else FIRST_ORDER[base](**settings)
-    if promoted:  # Its last extraction says what L1 is there.
+    given = method if callable(method) else base
+    made, plan = _by_theory(given, objective.num_samples, options) if options.theory else _measured(given, options)
+    if callable(method) or base != name:  # It is promoted, so its last extraction measures L1 there.
         return lambda run: neon_a(run, made, plan)
     return _until_small(lambda run: neon_a(run, made, plan, promoted=False), options)
 
 
+def _by_theory(method: str | Plain, num_samples: int | None, options: Options) -> tuple[FirstOrderMethod, Plan]:
+    """The method and NEON-A with the constants of the theorems."""
+    given, names = options.method_settings, setting_names(ProblemConstants)
+    theory: Callable[..., Plain] = (lambda premises: method) if callable(method) else _theory_of(method)
+    free = _keywords(theory)  # What the corollary leaves to the caller.
+    refuse_unknown(given, (*free, *names), "with settings='theory' a method takes", _keywords(minimize))
+    for needed in ("smoothness", "hessian_lipschitz"):
+        if needed not in given:
+            raise ValueError(f"settings='theory' needs {needed}; give it, or use settings='practical'")
+    constants = ProblemConstants(**{name: given[name] for name in names if name in given})
+    plan = TheoryPlan(options=options, constants=constants)
+    premises = Premises(options=options, constants=constants, num_samples=num_samples)
+    return PlainMethod(theory(premises, **{name: given[name] for name in free if name in given})), plan
+
+
+def _theory_of(base: str) -> Callable[..., Plain]:
+    """The constructor of a first-order method with the constants of its corollary."""
+    if (theory := FIRST_ORDER[base].theory) is not None:
+        return theory
+    known = ", ".join(name for name, kind in FIRST_ORDER.items() if kind.theory is not None)
+    raise ValueError(
+        f"settings='theory' needs a method that a theorem gives the constants of: {known}, alone or promoted; got "
+        f"{base}; use settings='practical' with it"
+    )
+
+
+def _measured(method: str | Plain, options: Options) -> tuple[FirstOrderMethod, Plan]:
+    """The method and NEON-A with measured constants."""
+    given, of_plan = options.method_settings, ("escape", "hessian_lipschitz")
+    of_method = () if callable(method) else setting_names(FIRST_ORDER[method])
+    of_theory = set(given) & set(setting_names(ProblemConstants)) - set(of_plan)
+    takes = "with settings='practical' this method takes" if of_theory else "this method takes"
+    refuse_unknown(given, (*of_method, *of_plan), takes, _keywords(minimize))
+    if (lipschitz := given.get("hessian_lipschitz")) is not None:
+        checks.positive(lipschitz, "hessian_lipschitz", "leave it out to have the step searched for")
+    escape, fixed = given.get("escape", "line search"), "step_size" in given
+    plan = PracticalPlan(options=options, escape_by=escape, hessian_lipschitz=lipschitz, fixed_step=fixed)
+    if callable(method):
+        return PlainMethod(method), plan
+    return FIRST_ORDER[method](**{name: given[name] for name in of_method if name in given}), plan
+
+
 def _until_small(body: Callable[[Run], None], options: Options) -> Callable[[Run], None]:
-    """The body, begun again where it ended as long as the gradient there is above ε as it follows from L1 there."""
+    """Repeats the body from where it ended, until the gradient there is at most the ε that follows from L1 there."""
     if not options.eps_follows_smoothness:
         return body
 
@@ -224,27 +234,3 @@ def _until_small(body: Callable[[Run], None], options: Options) -> Callable[[Run
                     raise
 
     return again
-
-
-PLAN_SETTINGS = ("escape", "hessian_lipschitz")
-"""Settings of NEON-A itself where constants are measured."""
-
-
-def _free_settings(base: str) -> tuple[str, ...]:
-    """The settings that the theory of a method leaves free."""
-    theory = FIRST_ORDER[base].theory
-    if theory is None:
-        known = ", ".join(name for name, kind in FIRST_ORDER.items() if kind.theory is not None)
-        raise ValueError(
-            f"settings='theory' needs a method that a theorem gives the constants of: {known}, alone or promoted; got "
-            f"{base}; use settings='practical' with it"
-        )
-    parameters = inspect.signature(theory).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-
-
-def _constants(given: Mapping[str, Any]) -> ProblemConstants:
-    for needed in ("smoothness", "hessian_lipschitz"):
-        if needed not in given:
-            raise ValueError(f"settings='theory' needs {needed}; give it, or use settings='practical'")
-    return ProblemConstants(**given)

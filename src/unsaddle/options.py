@@ -1,4 +1,4 @@
-"""What `minimize` was asked for, in one piece, and settings that check themselves."""
+"""What `minimize` was asked for, and the settings of methods, which check themselves."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The question put to a method."""
+    """What `minimize` was asked for, as its methods read it."""
 
     eps: float
-    """ε; nan where it follows L1 and that is not measured yet."""
+    """ε. nan if it follows L1 and L1 is not measured yet."""
     eps_follows_smoothness: bool = False
-    """Whether ε is `theory.quadratics.stationary_gradient` of L1 as it is measured."""
+    """Whether ε is `theory.quadratics.stationary_gradient` of the measured L1."""
     gamma: float | None
-    """γ; None for a hundredth of L1."""
+    """γ. None for a hundredth of L1."""
     delta: float
     extractor: str
     theory: bool
-    """Constants of the theorems instead of measured ones."""
+    """Take constants from the theorems instead of measuring them."""
     method_settings: Mapping[str, Any]
-    """Whatever else the caller gave; a method takes them with `settings_from`."""
+    """Settings of the method, as the caller gave them. `settings_from` reads them."""
 
 
 def setting_names(kind: type) -> tuple[str, ...]:
-    """The settings of a dataclass: all that it is made with."""
+    """The names of all settings in a dataclass."""
     return tuple(field.name for field in fields(kind) if field.init)
 
 
 def settings_from(kind: type[S], given: Mapping[str, Any], **defaults: Any) -> S:
-    """A settings dataclass from what the caller gave and, for the rest, the defaults."""
+    """A settings dataclass: the caller's values, and the defaults for the others."""
     return kind(**(defaults | dict(given)))
 
 
 def refuse_impossible(kind: type, given: Mapping[str, Any]) -> None:
-    """Raise what the settings raise, before the defaults of the rest are known, which may have to be measured.
+    """Raises for a wrong setting before any evaluation, while the defaults of the others are still to be measured.
 
-    Whatever has no default is taken to be 1, which any setting of a method can be.
+    A setting without a value is taken to be 1, which is valid for every setting of a method.
     """
     required = [f.name for f in fields(kind) if f.init and f.default is MISSING and f.default_factory is MISSING]
     settings_from(kind, given, **dict.fromkeys(required, 1))
@@ -56,7 +56,7 @@ def check_settings(
     counts: Sequence[str] = (),
     hint: str = "leave it out to have it chosen",
 ) -> None:
-    """Check the settings with these names: finite numbers > 0, or integers of at least 1. None passes: not given."""
+    """Raises unless `positive` settings are finite numbers > 0 and `counts` integers ≥ 1. None passes: not given."""
     for name in positive:
         if (value := getattr(settings, name)) is not None:
             checks.positive(value, name, hint)
@@ -68,7 +68,7 @@ def check_settings(
 def refuse_unknown(
     given: Mapping[str, Any], known: Sequence[str], takes: str = "this method takes", elsewhere: Sequence[str] = ()
 ) -> None:
-    """Raise if a setting has a name that is not known; if it is near to one that is, here or elsewhere, say so."""
+    """Raises for a name that is not known. The message suggests a similar one, of those known or known elsewhere."""
     unknown = sorted(set(given) - set(known))
     if unknown:
         near = difflib.get_close_matches(unknown[0], (*known, *elsewhere), n=1)

@@ -1,4 +1,4 @@
-"""A progress bar for `minimize`, by rich."""
+"""A progress bar for `minimize`, made with rich."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unsaddle.run import Callback, Snapshot
 
 @contextmanager
 def shown(callback: Callback | None, max_samples: int | None) -> Iterator[Callback | None]:
-    """A callback that shows the run on a terminal, and then calls the caller's own. Silent where there is none."""
+    """A callback that shows the run on a terminal, then calls the caller's. Without a terminal, the caller's alone."""
     try:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError as error:
@@ -23,20 +23,15 @@ def shown(callback: Callback | None, max_samples: int | None) -> Iterator[Callba
         return
     from rich.console import Console
 
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True), transient=True
-    )
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task("", total=max_samples)
-    known = {"value": math.nan, "gradient": math.nan, "curvature": math.nan}
+    known = dict.fromkeys(("value", "gradient", "curvature"), math.nan)
 
     def show(state: Snapshot) -> Any:
         event = state.event
-        for name, seen in (
-            ("value", event.value),
-            ("gradient", event.gradient_norm),
-            ("curvature", event.curvature),
-        ):
-            known[name] = known[name] if math.isnan(seen) else seen
+        now = {"value": event.value, "gradient": event.gradient_norm, "curvature": event.curvature}
+        known.update({name: seen for name, seen in now.items() if not math.isnan(seen)})
         spent = event.samples + event.value_samples + event.hessian_samples
         text = ", ".join(f"{name} {seen:.3g}" for name, seen in known.items())
         bar.update(task, completed=spent, description=f"{text}, {spent} samples, {state.escapes} escapes")

@@ -1,8 +1,7 @@
-"""One run of a method, whichever it is: its budget, its trace, its callback, and how it ends.
+"""One run of any method: its budget, its trace, its callback and its ending.
 
-Methods own their updates. Counting, stopping and telling are written here once: a method draws from `run.objective`,
-whose every evaluation is counted, and says what it did with `moved`, `checked`, `extracted` and `escaped`. A run ends
-by an exception of this file or by Ctrl-C, and `run.finish` makes a `Solution` of either.
+A method draws samples from `run.objective`, which counts them, and reports with `moved`, `checked`, `extracted` and
+`escaped`. A run ends by `RunEnded` or by Ctrl-C. `run.finish` then makes a `Solution`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,11 +21,11 @@ from unsaddle.cost import Cost, Ledger
 from unsaddle.objective import Forwarding, Objective, SampledFunction
 
 REPORT_EVERY = 50
-"""Steps between two events of a method whose steps are cheap."""
+"""A method with cheap steps records an event after this many."""
 
 
 class Ending(Enum):
-    """How a run ended; the value is a sentence."""
+    """How a run ended. The value is a sentence."""
 
     SECOND_ORDER_POINT = "the gradient is small and nothing below -gamma was found: a second-order stationary point"
     FIRST_ORDER_POINT = "the gradient is small; curvature was not looked at: use a neon- method to have it looked at"
@@ -45,23 +44,23 @@ class Ending(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class TraceEvent:
-    """Something that happened on the way, with what had been spent by then."""
+    """An event of a run, with the cost so far."""
 
     kind: str
     """"check", "extraction", "escape" or "epoch"."""
     samples: int
-    """IFO calls so far."""
+    """Component gradients (IFO calls) so far."""
     hessian_samples: int
-    """ISO calls so far."""
+    """Hessian products of components (ISO calls) so far."""
     value_samples: int
     seconds: float
     """Since the run began."""
     value: float = math.nan
-    """F_S, where the event saw it."""
+    """F_S, if the event measured it."""
     gradient_norm: float = math.nan
     curvature: float = math.nan
     note: str = ""
-    """A status, a sign, a length: what the other fields do not say."""
+    """For example a status, a sign or a length."""
 
 
 class Trace(tuple[TraceEvent, ...]):
@@ -84,20 +83,20 @@ class Solution:
 
     x: Tensor = field(repr=False)
     value: float
-    """F_S(x) on the last samples that were seen there; F(x) where those were everything."""
+    """F_S(x) on the last samples there. F(x) if they were everything."""
     status: Ending
     gradient_norm: float
-    """‖∇F(x)‖ as the last check saw it."""
+    """‖∇F(x)‖ as the last check measured it."""
     gradient_error: float
-    """Its standard error from sampling; 0 where the check saw everything."""
+    """Standard error of the gradient from sampling. 0 if the check saw everything."""
     curvature: float
-    """The lowest curvature seen at x; nan where none was looked at."""
+    """The lowest curvature seen at x. nan if none was sought."""
     curvature_error: float
-    """How far sampling may hide a lower one, at confidence 1 − δ; 0 where everything was seen."""
+    """At confidence 1 − δ, sampling hides no curvature lower than `curvature` by more than this. 0 on everything."""
     eps: float
-    """What the gradient was asked to be; nan where it was to follow L1 and the run ended before that was measured."""
+    """The gradient norm asked for. nan if it follows L1 and the run ended before L1 was measured."""
     gamma: float
-    """nan where curvature was never looked at."""
+    """The curvature asked for is −γ or above. nan if curvature was never sought."""
     method: str
     cost: Cost
     escapes: int
@@ -105,7 +104,7 @@ class Solution:
 
     @property
     def success(self) -> bool:
-        """Whether x was found to be a second-order stationary point, at the confidence asked for."""
+        """Whether x is a second-order stationary point, at the confidence asked for."""
         return self.status is Ending.SECOND_ORDER_POINT
 
     def __str__(self) -> str:
@@ -120,21 +119,21 @@ class Solution:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What a callback is shown."""
+    """What a callback receives."""
 
     x: Tensor = field(repr=False)
-    """The point the run is at; not to be changed or kept."""
+    """The point of the run. Do not change or keep it."""
     event: TraceEvent
     escapes: int
     cost: Cost
 
 
 Callback = Callable[[Snapshot], Any]
-"""Called at every event; a true answer stops the run."""
+"""Called at every event. A true answer stops the run."""
 
 
 class RunEnded(Exception):  # noqa: N818  (an outcome, not an error)
-    """Ends a run from wherever it is."""
+    """Raised to end a run, from anywhere inside it."""
 
     def __init__(self, status: Ending) -> None:
         super().__init__(status.value)
@@ -142,7 +141,7 @@ class RunEnded(Exception):  # noqa: N818  (an outcome, not an error)
 
 
 class Budget(Ledger):
-    """A ledger that ends the run with the call that spends the last of it."""
+    """A ledger with a limit on component gradients, values and Hessian products together. Spending it ends the run."""
 
     __slots__ = ("left", "limit")
 
@@ -151,7 +150,7 @@ class Budget(Ledger):
         self.limit = self.left = limit
 
     def add_gradient(self, size: int) -> None:
-        self.gradients += 1  # Not by way of super(), as this happens once a sample.
+        self.gradients += 1  # Without super() for speed: this runs once a sample.
         self.samples += size
         self._spend(size)
 
@@ -164,16 +163,15 @@ class Budget(Ledger):
         self._spend(size)
 
     def _spend(self, size: int) -> None:
-        """Component gradients, values and Hessian products together."""
         self.left -= size
         if self.left <= 0:
             raise RunEnded(Ending.BUDGET_SPENT)
 
 
 class CountedObjective(Forwarding):
-    """An objective whose samples are counted in one ledger, whoever draws them.
+    """An objective that counts all its samples in one ledger.
 
-    Samples that what is left cannot pay for are not drawn: theory asks for 1e17 of them as if that were nothing.
+    A sample beyond the rest of the budget is not drawn but ends the run: theory may ask for 1e17 samples.
     """
 
     def __init__(self, objective: Objective, ledger: Budget) -> None:
@@ -181,23 +179,17 @@ class CountedObjective(Forwarding):
         self._ledger = ledger
 
     def sample(self, size: int | None = None, generator: torch.Generator | None = None, **how: Any) -> SampledFunction:
-        """As the objective draws it; a `ledger` is not heeded."""
+        """A sample of the objective, counted in the ledger of the run. A `ledger` argument is ignored."""
         if size is not None and size > self._ledger.left:
             raise RunEnded(Ending.BUDGET_SPENT)
         return super().sample(size, generator, **(how | {"ledger": self._ledger}))
 
 
-class _Checked(NamedTuple):
-    """A point with what a check saw there."""
-
-    x: Tensor
-    value: float
-    gradient_norm: float
-    gradient_error: float
-
-
 class Run:
-    """The state that every method shares: where it is, what it spent, what happened."""
+    """The state that every method shares: its point, its cost, its events."""
+
+    status: Ending
+    """How the run ended. Not set before."""
 
     def __init__(
         self,
@@ -213,10 +205,9 @@ class Run:
         self.ledger = Budget(math.inf if max_samples is None else max_samples)
         self.objective = CountedObjective(objective, self.ledger)
         self.generator = torch.Generator().manual_seed(seed)
-        self.method, self.eps = method, eps
-        self.gamma = math.nan
+        self.method, self.eps, self.gamma = method, eps, math.nan
         self.smoothness: float | None = None
-        """L1 where a method began, if it has measured it."""
+        """L1 where the method began, if it measured it."""
         self.x = x0.clone()
         self.value = self.gradient_norm = self.curvature = math.nan
         self.gradient_error = self.curvature_error = 0.0
@@ -224,44 +215,45 @@ class Run:
         self._callback = callback
         self._events: list[TraceEvent] = []
         self._begun = time.perf_counter()
-        self._last: _Checked | None = None
-        self._best: _Checked | None = None
+        # The last and the lowest point checked, each with its value, its gradient norm and the error of that.
+        self._last: tuple[Tensor, float, float, float] | None = None
+        self._best: tuple[Tensor, float, float, float] | None = None
 
     @property
     def num_samples(self) -> int | None:
         return self.objective.num_samples
 
     def moved(self, x: Tensor, value: float = math.nan) -> None:
-        """The run is at x now, of which nothing is known yet but perhaps the value."""
+        """The run has moved to x, where at most the value is known."""
         if x is not self.x:
             self.curvature, self.curvature_error = math.nan, 0.0
             self.gradient_norm, self.gradient_error = math.nan, 0.0
         self.x, self.value = x, value
 
     def checked(self, x: Tensor, *, value: float, gradient_norm: float, gradient_error: float, note: str = "") -> None:
-        """The gradient at x was seen on fresh samples."""
+        """The gradient at x was measured on fresh samples."""
         self.moved(x, value)
         self.gradient_norm, self.gradient_error = gradient_norm, gradient_error
         if math.isfinite(value):
-            self._last = _Checked(x, value, gradient_norm, gradient_error)
-            if self._best is None or value < self._best.value:
+            self._last = (x, value, gradient_norm, gradient_error)
+            if self._best is None or value < self._best[1]:
                 self._best = self._last
         self.record("check", value=value, gradient_norm=gradient_norm, note=note)
 
     def extracted(self, *, curvature: float, error: float = 0.0, gamma: float | None = None, note: str = "") -> None:
-        """Negative curvature was looked for at x: the lowest seen, and how far sampling may hide a lower one."""
+        """Negative curvature was sought at x: the lowest seen, and how far below it sampling may hide another."""
         self.gamma = self.gamma if gamma is None else gamma
         self.curvature, self.curvature_error = curvature, error
         self.record("extraction", value=self.value, gradient_norm=self.gradient_norm, curvature=curvature, note=note)
 
     def escaped(self, x: Tensor, *, value: float = math.nan, curvature: float = math.nan, note: str = "") -> None:
-        """The run has left a saddle for x, where the callback sees it."""
+        """The run has left a saddle for x."""
         self.escapes += 1
         self.moved(x, value)
         self.record("escape", value=value, curvature=curvature, note=note)
 
     def record(self, kind: str, **seen: Any) -> None:
-        """Write an event down and show it to the callback."""
+        """Adds an event to the trace and calls the callback."""
         event = TraceEvent(
             kind=kind,
             samples=self.ledger.samples,
@@ -278,10 +270,10 @@ class Run:
 
     @contextmanager
     def until_ended(self) -> Iterator[None]:
-        """The body of a method: however it is ended, `self.status` says how.
+        """Runs the body of a method to its end, and sets `status`.
 
-        A run that ends at a point of which nothing is known goes back to the last that was checked; an interrupted one
-        to the best.
+        A run that ends at a point without a known value goes back to the last checked point. An interrupted run goes
+        back to the best one.
         """
         try:
             yield
@@ -293,15 +285,13 @@ class Run:
             self.status = Ending.INTERRUPTED
             self._back_to(self._best)
 
-    def _back_to(self, checked: _Checked | None) -> None:
+    def _back_to(self, checked: tuple[Tensor, float, float, float] | None) -> None:
         if checked is not None:
-            self.moved(checked.x, checked.value)
-            self.gradient_norm, self.gradient_error = checked.gradient_norm, checked.gradient_error
-
-    status: Ending
+            self.moved(*checked[:2])
+            self.gradient_norm, self.gradient_error = checked[2:]
 
     def finish(self) -> Solution:
-        """The solution, once `status` is set."""
+        """The solution of a run that has ended."""
         return Solution(
             x=self.x.clone(),
             value=self.value,

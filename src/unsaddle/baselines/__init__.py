@@ -1,1 +1,1 @@
-"""What NEON-A is compared with in Table 1, and the perturbation methods it was modelled on, one a file."""
+"""The rivals of NEON-A, one a file: the methods of Table 1, and the perturbation methods that NEON is modelled on."""

@@ -1,4 +1,4 @@
-"""Constants that the rivals' papers assume to be known: given, or measured."""
+"""Constants that the rivals' papers take as known. Here the caller gives them, or they are measured."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory.quadratics import stationary_gradient
 
 FLAT = 1e-6
-"""A measured L1 below it is that of a zero Hessian, up to rounding, and says nothing about L1 a step further."""
+"""A measured L1 below this is rounding: the Hessian is zero there, which says nothing about L1 a step further."""
 
 
 def needed(options: Options, *names: str) -> list[float]:
-    """The constants that a theorem presupposes, which nobody but the caller can know."""
+    """The constants that a theorem takes as known. Only the caller can give them."""
     known = options.method_settings
     for name in names:
         if name not in known:
@@ -28,9 +28,9 @@ def needed(options: Options, *names: str) -> list[float]:
 
 
 def smoothness(run: Run, options: Options, x: Tensor | None = None) -> float:
-    """L1 as given, or as ten Lanczos steps with gradient differences see it; 1 where the Hessian is zero there.
+    """L1 as given, or as ten Lanczos steps with gradient differences measure it. 1 where the Hessian is zero.
 
-    Where the run begins, x being left out, it is measured once.
+    It is measured at x. Without x it is measured once, where the run begins.
     """
     known = options.method_settings.get("smoothness")
     if known is not None:
@@ -46,7 +46,7 @@ def smoothness(run: Run, options: Options, x: Tensor | None = None) -> float:
 
 
 def with_eps(run: Run, options: Options) -> Options:
-    """The options with ε: where none was given, it follows L1 where the run is, which begins there."""
+    """The options with ε. If none was given, ε follows L1 at the point of the run, where a method is about to begin."""
     if options.eps_follows_smoothness:
         run.eps = stationary_gradient(smoothness=smoothness(run, options), x_norm=vectors.norm(run.x))
         return replace(options, eps=run.eps)

@@ -1,8 +1,9 @@
-"""A guard against divergence, of which the papers, with every constant known, have no need."""
+"""A guard against divergence. The papers need none, since they know every constant."""
 
 from __future__ import annotations
 
 import math
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -11,14 +12,14 @@ from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.run import Ending, Run, RunEnded
 
 DIVERGED = 1e8
-"""A value that exceeds this many times max(1, |F(x0)|) has diverged."""
+"""A value above this many times max(1, |F(x0)|) has diverged."""
 
 SUFFICIENT = 1e-4
-"""Share of η‖∇F_S‖² that an epoch or a step must lower F_S by, the usual one of line searches."""
+"""An epoch or a step must lower F_S by this share of η‖∇F_S‖². It is the share that is usual in line searches."""
 
 
 class Guard:
-    """Moves a run to points that were seen to be finite, and ends it where they are not."""
+    """Moves a run to points with a finite value, and ends it at the first other one."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -26,31 +27,30 @@ class Guard:
         self._largest = 0.0
 
     def seen(self, x: Tensor, value: float) -> None:
-        """F_S(x) = value: go there, or end the run at the last point that was finite."""
+        """Moves the run to x, where F_S(x) = value, or ends it at the last finite point."""
+        if not math.isfinite(value) or value > self._limit:  # Before the first value the limit is NaN.
+            raise RunEnded(Ending.NOT_FINITE if math.isnan(self._limit) else Ending.DIVERGED)
         if math.isnan(self._limit):
-            if not math.isfinite(value):
-                raise RunEnded(Ending.NOT_FINITE)
             self._limit = DIVERGED * max(1.0, abs(value))
-        if not math.isfinite(value) or value > self._limit:
-            raise RunEnded(Ending.DIVERGED)
         self._largest = max(self._largest, abs(value))
         self.run.moved(x, value)
 
     def rounding(self, dtype: torch.dtype) -> float:
-        """By how much two values may differ for no reason: sixteen roundings of the largest that was seen."""
+        """By how much rounding alone may separate two values: sixteen roundings of the largest value seen."""
         return 16.0 * torch.finfo(dtype).eps * self._largest
 
     def lowered(self, value: float, seen: Anchor, step_size: float) -> bool:
-        """Whether F_S fell to `value` from where it was, by some share of η‖∇F_S‖², up to rounding.
+        """Whether F_S fell to `value` by `SUFFICIENT`·η‖∇F_S‖², up to rounding. False for NaN.
 
-        Merely not rising is not enough: at η = 2/L1 a step goes to and fro. False for NaN.
+        A value that only does not rise is not enough: at η = 2/L1 steps go to and fro.
         """
         return value <= seen.value - SUFFICIENT * step_size * seen.norm**2 + self.rounding(seen.x.dtype)
 
 
-def check_output(run: Run, x: Tensor, size: int) -> None:
-    """Report the gradient at the output of a method that never checks where it is."""
+def end_at(run: Run, x: Tensor, size: int) -> NoReturn:
+    """Ends a method that never checks its point: x is its output. Measures the gradient there, on `size` samples."""
     seen = anchor_at(run.objective, x, max(size, 2), run.generator)
     if not seen.is_finite:
         raise RunEnded(Ending.DIVERGED)
     run.checked(x, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))
+    raise RunEnded(Ending.OUTPUT)

@@ -1,8 +1,6 @@
-"""The lowest curvature by Hessian products, and how far samples agree about it."""
+"""The lowest curvature by Hessian products, and how well samples agree on it."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from torch import Tensor
 
@@ -16,19 +14,19 @@ from unsaddle.objective import SampledFunction
 from unsaddle.run import Ending, Run, RunEnded
 
 CHUNKS = 8
-"""Fresh batches by which a curvature is measured again."""
+"""Fresh batches on which a curvature is measured again."""
 
 
-def lowest_curvature(f: SampledFunction, x: Tensor, **how: Any) -> Lowest:
-    """v with vᵀ∇²f(x)v ≤ λ_min + accuracy, as `curvature.krylov.lanczos` finds it; ends the run if f is not finite."""
-    found = lanczos.lowest_curvature(second_order(f), x, **how)
+def lowest_curvature(run: Run, f: SampledFunction, x: Tensor, **how: float) -> Lowest:
+    """v with vᵀ∇²f(x)v ≤ λ_min + accuracy, by `curvature.krylov.lanczos`. Ends the run if f is not finite."""
+    found = lanczos.lowest_curvature(second_order(f), x, generator=run.generator, **how)
     if found is None:
         raise RunEnded(Ending.DIVERGED)
     return found
 
 
 def fresh_curvature(run: Run, x: Tensor, v: Tensor, size: int) -> tuple[float, float]:
-    """vᵀ∇²F(x)v on `size` samples that v has not seen, in eight batches, and its standard error."""
+    """vᵀ∇²F(x)v with its standard error, on `size` samples that v was not found on, in eight batches."""
     functions = [second_order(batch(run, max(1, size // CHUNKS), hessian=True)) for _ in range(CHUNKS)]
     seen = mean_curvature([vectors.dots((v, f.hvp(x, v)))[0] for f in functions], functions[0].size)
     return seen.mean, seen.standard_error

@@ -1,16 +1,18 @@
-"""Natasha 2: Oja's method for the curvature and Natasha 1.5 for the gradient, in turn."""
+"""Natasha 2: Oja's method for the curvature, in turn with Natasha 1.5 for the gradient."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.baselines import constants
-from unsaddle.baselines.guard import Guard, check_output
+from unsaddle.baselines.guard import Guard, end_at
 from unsaddle.baselines.samples import batch, measured_anchor
 from unsaddle.curvature import oja as oja_method
 from unsaddle.curvature.power import second_order
@@ -23,45 +25,43 @@ from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import quadratics
 
 JUDGES = 1024
-"""Fresh samples on which Oja's answer is judged, or everything if that is less."""
+"""Fresh samples on which Oja's answer is judged. Everything if there are fewer."""
 
 SHORTEST_SUB_EPOCH = 5
-"""Steps a sub-epoch at least, in the practical setting: with n = 1 it would be one."""
+"""Least steps of a sub-epoch in the practical setting. For n = 1 the formula would give one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Natasha2Settings:
-    """Constants of Natasha 2."""
+    """Constants of Natasha 2. The paper's letters are in `minimize`."""
 
     step_size: float
-    """α."""
     sigma: float
-    """σ̃, of the regularisation towards the centre of a sub-epoch."""
+    """Weight of the regularisation towards the centre of a sub-epoch."""
     sub_epochs: int
-    """p."""
     anchor_size: int | None = None
-    """B; None for as many as V, ε and the gradient at hand ask for, measured at every anchor."""
+    """B. By default as many as V, ε and the gradient ask for, measured at every anchor."""
     batch_size: int | None = None
-    """b, samples a step; None for ⌈B^{2/3}/5⌉, 1 in the paper."""
+    """b, samples a step. By default ⌈B^{2/3}/5⌉. 1 in the paper."""
     steps: int | None = None
-    """m, of a sub-epoch; None for B/(pb)."""
+    """m, steps of a sub-epoch. By default B/(pb)."""
     first_order_steps: int | None = None
-    """N1, epochs after which the method stops and returns its output; None for until Oja finds nothing at ‖∇F‖ ≤ ε."""
+    """N1, epochs until the output is returned. By default the run goes on until Oja finds nothing at ‖∇F‖ ≤ ε."""
     centre: str = "last"
     """As in `Natasha15Settings`."""
     oja_always: bool = False
-    """Whether Oja comes before every epoch, as in the paper, or only where ‖∇F‖ ≤ ε."""
+    """Run Oja before every epoch, as in the paper, and not only where ‖∇F‖ ≤ ε."""
     gamma: float
     """The curvature sought, δ in the paper."""
     smoothness: float
-    """L1; measured if not given."""
+    """L1. Measured if not given."""
     hessian_lipschitz: float | None = None
-    """L2: the step along negative curvature is γ/L2 with a random sign, and an epoch is kept within γ/L2 of its start
-    by a penalty; without it, a line search, and no penalty."""
+    """L2. A step along negative curvature has length γ/L2, and a penalty keeps an epoch within γ/L2 of its start.
+    Without L2 there is a line search and no penalty."""
     variance: float | None = None
-    """V, for `theory`."""
+    """V, for settings='theory'."""
     initial_gap: float | None = None
-    """Δ = F(x0) − min F, for `theory`."""
+    """Δ = F(x0) − min F, for settings='theory'."""
 
     def __post_init__(self) -> None:
         counts = ("sub_epochs", "anchor_size", "batch_size", "steps", "first_order_steps")
@@ -71,7 +71,7 @@ class Natasha2Settings:
 
 
 def theory_settings(run: Run, options: Options) -> Natasha2Settings:
-    """The settings of Theorem 1 with δ for the curvature and all Θ-constants 1:
+    """Settings of Theorem 1, with δ for the curvature and all Θ-constants 1.
 
     L1δ/(Vε)^{1/3} ≥ L2:   L̃ = σ̃ = L2(Vε)^{1/3}/δ;   else   L̃ = L1,  σ̃ = max(VεL2³/(L1²δ³), εL1/√V)
     B = V/ε²;   p = (σ̃²V/(L̃²ε²))^{1/3};   m = B/p;   α = 1/(σ̃m);   N1 = σ̃Δ/(pε²)
@@ -86,37 +86,26 @@ def theory_settings(run: Run, options: Options) -> Natasha2Settings:
     B = math.ceil(V / eps**2)
     p = max(1, math.ceil((sigma**2 * V / (L_tilde**2 * eps**2)) ** (1.0 / 3.0)))
     m = max(1, B // p)
-    return settings_from(
-        Natasha2Settings,
-        options.method_settings,
-        step_size=1.0 / (sigma * m),
-        sigma=sigma,
-        sub_epochs=p,
-        anchor_size=B,
-        batch_size=1,
-        steps=m,
-        first_order_steps=max(1, math.ceil(sigma * gap / (p * eps**2))),
-        centre="random",
-        oja_always=True,
-        gamma=delta,
-    )
+    N1 = max(1, math.ceil(sigma * gap / (p * eps**2)))
+    epoch = {"step_size": 1.0 / (sigma * m), "sigma": sigma, "sub_epochs": p, "anchor_size": B, "batch_size": 1}
+    rest = {"steps": m, "first_order_steps": N1, "centre": "random", "oja_always": True, "gamma": delta}
+    return settings_from(Natasha2Settings, options.method_settings, **epoch, **rest)
 
 
 def practical_settings(run: Run, options: Options) -> Natasha2Settings:
     """α = 1/(2L1), σ̃ = max(γ, L1/10), p = 2; B = 4V/max(ε², ĝ²/4), b = ⌈B^{2/3}/5⌉, m = max(5, ⌈B/(pb)⌉)."""
-    known = options.method_settings
     L1 = constants.smoothness(run, options)
     gamma = constants.curvature_sought(options, L1)
-    defaults = {"step_size": 0.5 / L1, "sigma": max(gamma, 0.1 * L1), "sub_epochs": 2}
-    return settings_from(Natasha2Settings, known, **defaults, gamma=gamma, smoothness=L1)
+    defaults = {"step_size": 0.5 / L1, "sigma": max(gamma, 0.1 * L1), "sub_epochs": 2, "gamma": gamma, "smoothness": L1}
+    return settings_from(Natasha2Settings, options.method_settings, **defaults)
 
 
 def oja_settings(
     *, gamma: float, delta: float, dimension: int, smoothness: float, num_samples: int | None
 ) -> oja_method.OjaSettings:
-    """Oja with b = ⌈2L1/γ⌉ samples a step, at which their noise allows η = 1/(2L1); everything if that is less.
+    """Oja with b = ⌈2L1/γ⌉ samples a step, or everything. At this b the noise allows η = 1/(2L1).
 
-    `oja.noise_limited_step` says why. Smaller batches need as many samples in all, and more steps. Over everything one
+    `oja.noise_limited_step` says why. Smaller batches take as many samples in all, and more steps. On everything one
     round is enough.
     """
     b = math.ceil(2.0 * smoothness / gamma)
@@ -124,35 +113,28 @@ def oja_settings(
     eta = quadratics.step_size(smoothness=smoothness)
     steps = quadratics.neon_num_steps(step_size=eta, gamma=gamma, dimension=dimension, delta=delta)
     rounds = 1 if b == num_samples else oja_method.num_rounds(delta)
-    return oja_method.OjaSettings(
-        step_size=eta, num_steps=rounds * steps, steps_a_round=steps, batch=b, target=gamma / 2.0
-    )
+    t = rounds * steps
+    return oja_method.OjaSettings(step_size=eta, num_steps=t, steps_a_round=steps, batch=b, target=gamma / 2.0)
 
 
 def oja(run: Run, options: Options, x: Tensor, gamma: float, smoothness: float) -> Candidate:
-    """A direction of curvature below −γ/2 as fresh samples judge it, or none; L1 is doubled while it proves too small.
+    """A direction whose curvature is below −γ/2 on fresh samples, or none. L1 is doubled while it proves too small.
 
-    The steps that −γ needs are many more than a lower curvature needs. So in the practical setting a sixteenth and a
-    quarter of them are tried first: a third more work where there is nothing, a tenth of it at most saddles.
+    A curvature far below −γ needs far fewer steps than −γ. So the practical setting first tries a sixteenth and a
+    quarter of the steps: this costs a third more where nothing is found, and saves nine tenths at most saddles.
     """
     judge = second_order(batch(run, JUDGES, hessian=True))
-    dimension, n = vectors.dimension(x), run.num_samples
+    n, d = run.num_samples, vectors.dimension(x)
+    how: dict[str, Any] = {"gamma": gamma, "delta": options.delta, "dimension": d, "num_samples": n}
     while True:
         if options.theory:
-            settings = oja_method.theory_settings(
-                gamma=gamma, delta=options.delta, dimension=dimension, smoothness=smoothness, radius=None, num_samples=n
-            )
-            attempts = [settings]
+            attempts = [oja_method.theory_settings(smoothness=smoothness, radius=None, **how)]
         else:
-            settings = oja_settings(
-                gamma=gamma, delta=options.delta, dimension=dimension, smoothness=smoothness, num_samples=n
-            )
-            short = [math.ceil(settings.steps_a_round / share) for share in (16, 4)]
-            attempts = [*(replace(settings, num_steps=t, steps_a_round=t) for t in short), settings]
+            full = oja_settings(smoothness=smoothness, **how)
+            short = [math.ceil(full.steps_a_round / share) for share in (16, 4)]
+            attempts = [*(replace(full, num_steps=t, steps_a_round=t) for t in short), full]
         for attempt in attempts:
-            found = oja_method.oja(
-                run.objective, x, lambda v: judge.hvp(x, v), attempt, run.generator, ledger=run.ledger
-            )
+            found = oja_method.oja(run.objective, x, partial(judge.hvp, x), attempt, run.generator, ledger=run.ledger)
             if found.status is not Status.NOTHING_FOUND:
                 break
         if found.status is Status.NOT_FINITE:
@@ -163,7 +145,7 @@ def oja(run: Run, options: Options, x: Tensor, gamma: float, smoothness: float) 
 
 
 def penalty_gradient(x: Tensor, centre: Tensor, radius: float, smoothness: float) -> Tensor | None:
-    """∇[L1·(‖x − y‖ − R)₊²] = 2L1(‖x − y‖ − R)₊·(x − y)/‖x − y‖; None within R."""
+    """∇[L1·(‖x − y‖ − R)₊²] = 2L1(‖x − y‖ − R)₊·(x − y)/‖x − y‖, where y is the centre. None within R."""
     out = x - centre
     distance = vectors.norm(out)
     if not distance > radius:
@@ -172,29 +154,28 @@ def penalty_gradient(x: Tensor, centre: Tensor, radius: float, smoothness: float
 
 
 def minimize(run: Run, options: Options) -> None:
-    """Find a second-order stationary point online: Oja where the curvature may be negative, else Natasha 1.5.
+    """Finds a second-order stationary point online: Oja for negative curvature, Natasha 1.5 where there is none.
 
         v = Oja(y_k)
         vᵀ∇²F(y_k)v ≤ −δ/2:   y_{k+1} = y_k ± (δ/L2)v, the sign at random
         else:   (ŷ_k, y_{k+1}) = one epoch of Natasha 1.5 from y_k on F(x) + L1·(max(0, ‖x − y_k‖ − δ/L2))²
         after N1 epochs:   (y, ŷ) a random pair of them;   return SGD on F + L1·(…)² + σ̃‖x − ŷ‖²
 
-    Allen-Zhu (2017), Algorithm 3. Õ(ε^{-3.25}) at δ = ε^{1/4}, the paper's curvature δ being our
-    `gamma`. Oja's products are of Hessians, counted apart from gradients.
+    Allen-Zhu (2017), Algorithm 3. Õ(ε^{-3.25}) at δ = ε^{1/4}. Oja's Hessian products are counted apart from gradients.
 
-    Letters: α = `step_size`, σ̃ = `sigma`, p = `sub_epochs`, B = `anchor_size`, m = `steps`, N1 = `first_order_steps`.
+    Letters: α = `step_size`, σ̃ = `sigma`, p = `sub_epochs`, B = `anchor_size`, b = `batch_size`, m = `steps`,
+    N1 = `first_order_steps`, δ = `gamma`.
 
-    Departures of the practical setting: Oja is asked only where ‖∇F(y_k)‖ ≤ ε, which the anchor's gradient says for
-    nothing, and where it finds nothing the run ends there, checked, without the final SGD; an epoch that did not lower
-    F on the anchor's samples is undone, and L1 doubled; without L2 there is a line search and no penalty.
+    Departures of the practical setting: Oja runs only where ‖∇F(y_k)‖ ≤ ε, which the anchor's gradient shows for free.
+    Where it finds nothing, the run ends there, without the final SGD. An epoch that did not lower F on the anchor's
+    samples is undone, and L1 doubled. Without L2 there is a line search and no penalty.
 
-    Cost: B + 2bmp component gradients an epoch, and B values to see whether it helped; b products of components for
-    each of Oja's steps, and at most 1024 to judge each of its rounds.
+    Cost: an epoch takes B + 2bmp component gradients, and B values to see whether it helped. A step of Oja takes b
+    products of components, and a round at most 1024 more to be judged.
     """
     settings = theory_settings(run, options) if options.theory else practical_settings(run, options)
-    run.gamma, n = settings.gamma, run.num_samples
-    gamma, L1, alpha = settings.gamma, settings.smoothness, settings.step_size
-    L2 = settings.hessian_lipschitz
+    run.gamma = gamma = settings.gamma
+    alpha, L1, L2, n = settings.step_size, settings.smoothness, settings.hessian_lipschitz, run.num_samples
     radius = math.inf if L2 is None else gamma / L2
     y, epochs, guard, pairs = run.x, 0, Guard(run), []
     seen: Anchor | None = None
@@ -205,7 +186,7 @@ def minimize(run: Run, options: Options) -> None:
             run.checked(y, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))
         small = seen.passes(options.eps)
         if small or settings.oja_always:
-            # L1 as it is here: the one that backtracking arrived at may be far above it, and Oja's steps are L1/γ many.
+            # L1 is measured here: backtracking may have raised it far above that, and Oja takes L1/γ steps.
             found = oja(run, options, y, gamma, L1 if options.theory else constants.smoothness(run, options, y))
             run.extracted(curvature=found.lowest, note=found.status.name)
             if found.vector is not None:
@@ -213,24 +194,15 @@ def minimize(run: Run, options: Options) -> None:
                 continue
             if small and settings.first_order_steps is None:
                 raise RunEnded(Ending.SECOND_ORDER_POINT)
-        B = seen.samples
+        B, p = seen.samples, settings.sub_epochs
         b = math.ceil(0.2 * B ** (2.0 / 3.0)) if settings.batch_size is None else settings.batch_size
-        m = settings.steps or max(SHORTEST_SUB_EPOCH, math.ceil(B / (settings.sub_epochs * b)))
+        m = settings.steps or max(SHORTEST_SUB_EPOCH, math.ceil(B / (p * b)))
+        b = b if n is None else min(b, n)
         epoch = Natasha15Settings(
-            step_size=alpha,
-            sigma=settings.sigma,
-            sub_epochs=settings.sub_epochs,
-            steps=m,
-            batch_size=b if n is None else min(b, n),
-            centre=settings.centre,
+            step_size=alpha, sigma=settings.sigma, sub_epochs=p, steps=m, batch_size=b, centre=settings.centre
         )
-
-        def penalty(x: Tensor, centre: Tensor = y, L1: float = L1) -> Tensor | None:
-            return penalty_gradient(x, centre, radius, L1)
-
-        y_next, centres = natasha15_epoch(
-            run.objective, y, seen.gradient, epoch, run.generator, penalty=None if L2 is None else penalty
-        )
+        penalty = None if L2 is None else partial(penalty_gradient, centre=y, radius=radius, smoothness=L1)
+        y_next, centres = natasha15_epoch(run.objective, y, seen.gradient, epoch, run.generator, penalty=penalty)
         epochs += 1
         pairs.append((y, centres[_below(len(centres), run)]))
         if not options.theory and not guard.lowered(seen.value_at(y_next), seen, alpha):
@@ -240,11 +212,11 @@ def minimize(run: Run, options: Options) -> None:
             continue
         y, seen = y_next, None
         if settings.first_order_steps is not None and epochs >= settings.first_order_steps:
-            _return_output(run, pairs[_below(len(pairs), run)], settings, radius, B)
+            _end(run, pairs[_below(len(pairs), run)], settings, radius, B)
 
 
 def _escaped(run: Run, seen: Anchor, y: Tensor, found: Candidate, radius: float) -> Tensor:
-    """The step along negative curvature."""
+    """The point after a step along negative curvature."""
     v = found.vector
     assert v is not None
     if math.isinf(radius):
@@ -258,10 +230,8 @@ def _escaped(run: Run, seen: Anchor, y: Tensor, found: Candidate, radius: float)
     return y_next
 
 
-def _return_output(
-    run: Run, pair: tuple[Tensor, Tensor], settings: Natasha2Settings, radius: float, steps: int
-) -> None:
-    """SGD on F + L1·(max(0, ‖x − y‖ − δ/L2))² + σ̃‖x − ŷ‖², which is strongly convex: B steps of 1/(L1 + 2σ̃(t + 1))."""
+def _end(run: Run, pair: tuple[Tensor, Tensor], settings: Natasha2Settings, radius: float, steps: int) -> NoReturn:
+    """Ends with SGD on F + L1·(‖x − y‖ − δ/L2)₊² + σ̃‖x − ŷ‖², strongly convex: B steps of 1/(L1 + 2σ̃(t + 1))."""
     (y, y_hat), L1, sigma = pair, settings.smoothness, settings.sigma
     x, guard = y_hat.clone(), Guard(run)
     for t in range(steps):
@@ -272,8 +242,7 @@ def _return_output(
         if extra is not None:
             step.add_(extra)
         x = torch.sub(x, step, alpha=1.0 / (L1 + 2.0 * sigma * (t + 1)))
-    check_output(run, x, settings.anchor_size or steps)
-    raise RunEnded(Ending.OUTPUT)
+    end_at(run, x, settings.anchor_size or steps)
 
 
 def _below(count: int, run: Run) -> int:

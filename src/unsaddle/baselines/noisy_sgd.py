@@ -1,4 +1,4 @@
-"""Noisy SGD: a little noise in every step, whatever the point looks like."""
+"""Noisy SGD: a little noise in every step, wherever the run is."""
 
 from __future__ import annotations
 
@@ -9,37 +9,35 @@ import torch
 
 from unsaddle import checks, vectors
 from unsaddle.baselines import constants
-from unsaddle.baselines.guard import Guard, check_output
+from unsaddle.baselines.guard import Guard, end_at
 from unsaddle.baselines.samples import batch, batch_for, variance_anchor
 from unsaddle.options import Options, check_settings, settings_from
 from unsaddle.run import REPORT_EVERY, Ending, Run, RunEnded
 
 SMALLEST_BATCH = 16
-"""Samples a step where V asks for less: at a saddle where all components' gradients vanish it is zero."""
+"""Least samples a step. V alone would ask for none at a saddle where every component's gradient vanishes."""
 
 STEP_SHARE = 0.25
-"""ηL1 in the practical setting, for an L1 that is measured where the run is and not where it goes."""
+"""ηL1 in the practical setting. It is small because L1 may be larger where the run goes than where it is measured."""
 
 SADDLES = 4.0
-"""The practical number of steps is enough to leave so many saddles of curvature −γ one after another."""
+"""The practical number of steps is enough to leave this many saddles of curvature −γ one after another."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySgdSettings:
-    """Constants of noisy SGD."""
+    """Constants of noisy SGD. The paper's letters are in `minimize`."""
 
     step_size: float
-    """η."""
     noise: float
-    """‖n‖, of the noise that is added to each gradient; 1 in the paper."""
+    """The norm of the noise that is added to each gradient. 1 in the paper."""
     batch_size: int
-    """Samples a step; 1 in the paper."""
+    """Samples a step. 1 in the paper."""
     num_steps: int
-    """T."""
     smoothness: float | None = None
-    """L1; measured if not given."""
+    """L1. Measured if not given."""
     measure_again: bool = True
-    """Whether what was measured at x0 is measured again on the way: V and b every 50 steps, L1 at 64, 128, … steps."""
+    """Measure V (for b) again every 50 steps, and L1 after 64, 128, … steps: they drift away from those at x0."""
 
     def __post_init__(self) -> None:
         hint = "leave it out to have it chosen from a measured L1"
@@ -48,9 +46,9 @@ class NoisySgdSettings:
 
 
 def theory_settings(options: Options) -> NoisySgdSettings:
-    """η = min(ε², 1/L1), T = ⌈log(1/δ)/η²⌉, b = 1, ‖n‖ = 1: the orders of the theorem, all of its constants 1.
+    """η = min(ε², 1/L1), T = ⌈log(1/δ)/η²⌉, b = 1, ‖n‖ = 1: the orders of the theorem, with all constants 1.
 
-    The theorem hides a polynomial in d in both; as it does not say which, it is left out.
+    The theorem hides a polynomial in d in η and T. It does not say which, so d is left out.
     """
     (L1,) = constants.needed(options, "smoothness")
     eta = min(options.eps**2, 1.0 / L1)
@@ -60,11 +58,10 @@ def theory_settings(options: Options) -> NoisySgdSettings:
 
 
 def practical_settings(run: Run, options: Options) -> NoisySgdSettings:
-    """η = 1/(4L1), ‖n‖ = ε/2, b = 2V/max(ε², ĝ²/4), T = 4·ln(√d/(η‖n‖))/(ηγ).
+    """η = 1/(4L1), ‖n‖ = ε/2, b = 2V/max(ε², ĝ²/4), T = 4·ln(√d/(η‖n‖))/(ηγ). Only what is not given is measured.
 
-    Around a minimum the gradient noise s² = ‖n‖² + V/b leaves a gradient of E‖∇F‖² ≤ s²ηL1/(2 − ηL1) behind: a third of
-    ε. From an exact saddle, noise of ‖n‖/√d along a direction of curvature −γ grows to length one in
-    ln(√d/(η‖n‖))/(ηγ) steps. Only what is not given is measured.
+    Around a minimum the gradient noise s² = ‖n‖² + V/b keeps E‖∇F‖² ≤ s²ηL1/(2 − ηL1): ‖∇F‖ is a third of ε. At a
+    saddle, noise of ‖n‖/√d along a direction of curvature −γ grows to length one in ln(√d/(η‖n‖))/(ηγ) steps.
     """
     known = options.method_settings
     defaults: dict[str, float | int] = {"noise": options.eps / 2.0}
@@ -88,10 +85,7 @@ def _batch_size(run: Run, x: torch.Tensor, options: Options, anchor_size: int) -
 
 
 class Drift:
-    """η and b of a run whose constants drift: what the caller did not give is measured again on the way.
-
-    Shared with SGLD, which differs in the noise only.
-    """
+    """η and b of a run, for noisy SGD and SGLD. Those that the caller did not give are measured again on the way."""
 
     def __init__(self, run: Run, options: Options, step_size: float, batch_size: int, measure_again: bool) -> None:
         self.step_size, self.batch_size = step_size, batch_size
@@ -102,30 +96,28 @@ class Drift:
         self._next_step = 64
 
     def follow(self, t: int, x: torch.Tensor) -> None:
-        """Before step t, at x."""
+        """Measures again what is due before step t, at x."""
         if self._measure_batch and t > 0 and t % REPORT_EVERY == 0:
             self.batch_size = _batch_size(self._run, x, self._options, max(4 * SMALLEST_BATCH, self.batch_size))
         if self._measure_step and t == self._next_step:
             self._next_step *= 2
-            L1 = constants.smoothness(self._run, self._options, x)
-            self.step_size = min(self.step_size, STEP_SHARE / L1)
+            self.step_size = min(self.step_size, STEP_SHARE / constants.smoothness(self._run, self._options, x))
 
 
 def minimize(run: Run, options: Options) -> None:
-    """Find a local minimum of a function whose saddles are strict, by noise alone.
+    """Finds a local minimum of a function whose saddles are strict, by noise alone.
 
         x ← x − η(∇f(x; ξ) + n),   n uniform on the unit sphere,   at every step
 
-    Ge, Huang, Jin, Yuan (2015), Algorithm 1. The last iterate is the output; nothing is ever checked, so the
-    run ends with `OUTPUT`, and the gradient that it reports is measured once, at the end.
+    Ge, Huang, Jin, Yuan (2015), Algorithm 1. The output is the last iterate. Nothing is checked on the way, so the run
+    ends with `OUTPUT`, and the gradient that it reports is measured once, at the end.
 
-    Letters: η = `step_size`, ‖n‖ = `noise`, T = `num_steps`.
+    Letters: η = `step_size`, ‖n‖ = `noise`, b = `batch_size`, T = `num_steps`.
 
-    Departures: the noise has a norm of its own, as with the unit sphere the gradient could not fall below √(ηL1)
-    whatever ε is. In the practical setting η, b and T come from measured L1 and V, and η and b are measured again on
-    the way (`measure_again`), as L1 at x0 is not L1 later.
+    Departures: the norm of the noise is a setting, since unit noise keeps the gradient above √(ηL1) for every ε. In
+    the practical setting η, b and T come from measured L1 and V, and η and b are measured again on the way.
 
-    Cost: b component gradients a step; 2 to 10 % more for measuring.
+    Cost: b component gradients a step, and 2 to 10 % more for measuring.
     """
     settings = theory_settings(options) if options.theory else practical_settings(run, options)
     drift = Drift(run, options, settings.step_size, settings.batch_size, settings.measure_again and not options.theory)
@@ -138,5 +130,4 @@ def minimize(run: Run, options: Options) -> None:
         x = torch.sub(x, n.add_(g), alpha=drift.step_size)
         if (t + 1) % REPORT_EVERY == 0:
             run.record("epoch", value=float(value))
-    check_output(run, x, 4 * drift.batch_size)
-    raise RunEnded(Ending.OUTPUT)
+    end_at(run, x, 4 * drift.batch_size)

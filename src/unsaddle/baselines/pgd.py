@@ -1,4 +1,4 @@
-"""Perturbed gradient descent: noise once, where the gradient is small, and a wait to see whether it helped."""
+"""Perturbed gradient descent: noise where the gradient is small, then a wait to see whether it helped."""
 
 from __future__ import annotations
 
@@ -19,51 +19,63 @@ from unsaddle.theory import quadratics
 from unsaddle.theory.start import unlucky_component
 
 REACH = 1e-2
-"""U, the displacement that a wait is long enough for, as a share of max(1, ‖x0‖): small enough for the function to be
-quadratic there, as `theory.quadratics.trust_radius` has it. The noise is a tenth of it."""
+"""U as a share of max(1, ‖x0‖): the noise must grow to U within a wait. The function is quadratic within it, as in
+`theory.quadratics.trust_radius`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PgdSettings:
-    """Constants of perturbed gradient descent."""
+class PerturbationSettings:
+    """Constants that PGD and PAGD share. The letters of each paper are in each `minimize`."""
 
     step_size: float
-    """η."""
     noise_radius: float
-    """r, of the ball that the perturbation is drawn from."""
+    """Radius of the ball that the perturbation is drawn from."""
     gradient_threshold: float
-    """g_th: perturb where the gradient is no larger."""
-    value_threshold: float
-    """f_th: a perturbation has helped if the value fell by this much."""
+    """Perturb where the gradient is no larger."""
     wait: int
-    """t_th: steps after which it must have."""
+    """Steps between perturbations. The last one must have helped by then."""
+    backtracking: bool = True
+    """Halve η, and lengthen the wait, where a step does not lower F (PGD) or raises the Hamiltonian (PAGD)."""
+    gamma: float
+    """γ: the answer claims that no curvature is below −γ."""
+    smoothness: float | None = None
+    """L1. Measured if not given."""
+    hessian_lipschitz: float | None = None
+    """L2, for settings='theory'."""
+    initial_gap: float | None = None
+    """Δ = F(x0) − min F, for settings='theory'."""
+    constant: float = 1.0
+    """c, for settings='theory': an absolute constant that the paper does not name."""
+
+    def __post_init__(self) -> None:
+        positive = ("step_size", "noise_radius", "gradient_threshold", "gamma", "constant")
+        check_settings(self, positive=positive, counts=("wait",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PgdSettings(PerturbationSettings):
+    """Constants of perturbed gradient descent.
+
+    Three of them have multipliers: the printed constants need 1e3 to 1e6 to make anything happen.
+    """
+
+    value_threshold: float
+    """f_th. A perturbation has helped if the value fell by this much."""
     noise_radius_multiplier: float = 1.0
     gradient_threshold_multiplier: float = 1.0
     value_threshold_multiplier: float = 1.0
-    """Each constant is multiplied by its multiplier: the printed ones need 1e3 to 1e6 to make anything happen."""
-    backtracking: bool = True
-    """Halve η where the value does not fall as a step of 1/L1 makes it, and lengthen the wait as much."""
-    gamma: float
-    """γ: what the answer claims about the curvature."""
-    smoothness: float | None = None
-    """L1; measured if not given."""
-    hessian_lipschitz: float | None = None
-    """L2, for `theory`."""
-    initial_gap: float | None = None
-    """Δ = F(x0) − min F, for `theory`."""
-    constant: float = 1.0
-    """c, for `theory`: at most an unnamed absolute constant."""
 
     def __post_init__(self) -> None:
-        thresholds = ("noise_radius", "gradient_threshold", "value_threshold")
-        check_settings(self, positive=("step_size", *thresholds, "gamma", "constant"), counts=("wait",))
-        multipliers = [f"{name}_multiplier" for name in thresholds]
+        super().__post_init__()
+        check_settings(self, positive=("value_threshold",))
+        multipliers = [f"{name}_multiplier" for name in ("noise_radius", "gradient_threshold", "value_threshold")]
         check_settings(self, positive=multipliers, hint="1 leaves the constant as it is")
 
 
 def theory_settings(run: Run, options: Options) -> PgdSettings:
-    """χ = 3·max(log(dL1Δ/(cε²δ)), 4), η = c/L1, r = √c·ε/(χ²L1), g_th = √c·ε/χ², f_th = c√(ε³/L2)/χ³,
-    t_th = χL1/(c²√(L2ε)), γ = √(L2ε). Algorithm 2 of the paper.
+    """Algorithm 2: η = c/L1, r = √c·ε/(χ²L1), g_th = √c·ε/χ², f_th = c√(ε³/L2)/χ³, t_th = χL1/(c²√(L2ε)).
+
+    Also γ = √(L2ε), with χ = 3·max(log(dL1Δ/(cε²δ)), 4).
     """
     L1, L2, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
     eps, known = options.eps, options.method_settings
@@ -82,36 +94,35 @@ def theory_settings(run: Run, options: Options) -> PgdSettings:
     )
 
 
-def practical_settings(run: Run, options: Options, value0: float) -> PgdSettings:
-    """η = 1/(2L1), g_th = ε, r = U/10, f_th = γU²/4, t_th = ⌈log(U/(r√τ))/log(1 + ηγ)⌉ with U = 1e-2·max(1, ‖x0‖).
+def noise_growth(run: Run, options: Options, gamma: float, value0: float) -> tuple[float, float, float]:
+    """U = 1e-2·max(1, ‖x0‖), r = U/10, and ln(U/(r√τ)), the growth that takes noise of radius r to the length U.
 
-    With probability 1 − δ the noise has a component of at least r√τ along a direction of curvature −γ, which grows by
-    1 + ηγ a step: after t_th steps it has length U, and the value has fallen by γU²/2. U is at least so large that this
-    is not drowned by rounding.
+    With probability 1 − δ the noise has a component of at least r√τ along a direction of curvature −γ. U is larger if
+    rounding would hide a change of γU² in the value.
     """
-    known = options.method_settings
-    L1 = constants.smoothness(run, options)
-    gamma = constants.curvature_sought(options, L1)
-    eta = float(known.get("step_size", quadratics.step_size(smoothness=L1)))
     rounding = torch.finfo(run.x.dtype).eps * max(1.0, abs(value0))
     U = max(REACH * max(1.0, vectors.norm(run.x)), math.sqrt(100.0 * rounding / gamma))
-    r = float(known.get("noise_radius", U / 10.0))
+    r = float(options.method_settings.get("noise_radius", U / 10.0))
     tau = unlucky_component(dimension=vectors.dimension(run.x), delta=options.delta)
-    growing = math.log(max(math.e, U / (max(r, 1e-300) * math.sqrt(tau))))
-    return settings_from(
-        PgdSettings,
-        known,
-        step_size=eta,
-        noise_radius=r,
-        gradient_threshold=options.eps,
-        value_threshold=gamma * U**2 / 4.0,
-        wait=math.ceil(growing / math.log1p(max(eta, 1e-300) * gamma)),
-        gamma=gamma,
-    )
+    return U, r, math.log(max(math.e, U / (r * math.sqrt(tau))))
+
+
+def practical_settings(run: Run, options: Options, value0: float) -> PgdSettings:
+    """η = 1/(2L1), g_th = ε, f_th = γU²/4, t_th = ⌈ln(U/(r√τ))/ln(1 + ηγ)⌉, with U, r and τ of `noise_growth`.
+
+    Along curvature −γ the noise grows by 1 + ηγ a step. After t_th steps the value has fallen by γU²/2.
+    """
+    L1 = constants.smoothness(run, options)
+    gamma = constants.curvature_sought(options, L1)
+    eta = float(options.method_settings.get("step_size", quadratics.step_size(smoothness=L1)))
+    U, r, growth = noise_growth(run, options, gamma, value0)
+    wait, fall = math.ceil(growth / math.log1p(eta * gamma)), gamma * U**2 / 4.0
+    noise = {"noise_radius": r, "gradient_threshold": options.eps, "value_threshold": fall, "wait": wait}
+    return settings_from(PgdSettings, options.method_settings, step_size=eta, **noise, gamma=gamma)
 
 
 def minimize(run: Run, options: Options) -> None:
-    """Find a second-order stationary point of F with full gradients.
+    """Finds a second-order stationary point of F with full gradients.
 
         if ‖∇F(x)‖ ≤ g_th and the last perturbation is more than t_th steps ago:
             x̃ = x;  x = x̃ + ξ,  ξ uniform in the ball of radius r
@@ -119,18 +130,17 @@ def minimize(run: Run, options: Options) -> None:
         x ← x − η∇F(x)
 
     Jin, Ge, Netrapalli, Kakade, Jordan (2017), Algorithm 2. O(L1·Δ/ε²·log⁴) gradients for an ε-second-order
-    stationary point, γ = √(L2ε), with probability 1 − δ.
+    stationary point, γ = √(L2ε), with probability 1 − δ. `escapes` counts perturbations that helped.
 
     Letters: η = `step_size`, r = `noise_radius`, g_th = `gradient_threshold`, f_th = `value_threshold`, t_th = `wait`,
     Δ = `initial_gap`, c = `constant`.
 
-    Departures, practical setting only: constants as in `practical_settings`; η is halved where a step does not lower F
-    by η‖∇F‖²/4, which costs the gradient at the point that is thrown away. `escapes` counts perturbations that helped.
+    Departures of the practical setting: its constants; and η is halved where a step does not lower F by η‖∇F‖²/4,
+    which wastes the gradient at the point that is thrown away.
 
-    Cost: one full gradient a step (its value comes with it), and one more a perturbation.
+    Cost: one full gradient a step, with its value, and one more a perturbation.
     """
-    f = everything(run)
-    x = run.x
+    f, x = everything(run), run.x
     guard, seen = Guard(run), _At(f, x)
     guard.seen(x, seen.value)
     settings = theory_settings(run, options) if options.theory else practical_settings(run, options, seen.value)
@@ -149,22 +159,20 @@ def minimize(run: Run, options: Options) -> None:
             if seen.value - before.value > -f_th:
                 run.checked(before.x, value=before.value, gradient_norm=before.norm, gradient_error=0.0)
                 raise RunEnded(Ending.SECOND_ORDER_POINT)
-            note = f"a perturbation lowered the value within {t_th} steps"
-            run.escaped(seen.x, value=seen.value, note=note)
+            run.escaped(seen.x, value=seen.value, note=f"a perturbation lowered the value within {t_th} steps")
         while True:
             after = _At(f, torch.sub(seen.x, seen.grad, alpha=eta))
             if not settings.backtracking or after.falls_from(seen, eta, guard.rounding(x.dtype)):
                 break
             eta, t_th, since = eta / 2.0, 2 * t_th, 2 * since
         guard.seen(after.x, after.value)
-        seen = after
-        since, t = since + 1, t + 1
+        seen, since, t = after, since + 1, t + 1
         if t % REPORT_EVERY == 0:
             run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
 
 
 class _At:
-    """A point with what was seen there."""
+    """A point with its value and gradient."""
 
     def __init__(self, f: SampledFunction, x: Tensor) -> None:
         value, grad = f.value_and_grad(x)
@@ -172,5 +180,5 @@ class _At:
         self.norm = vectors.norm(grad)
 
     def falls_from(self, other: _At, eta: float, rounding: float) -> bool:
-        """Whether the step from `other` lowered F by η‖∇F‖²/4, up to rounding; true for NaN, which η cannot help."""
+        """Whether the step from `other` lowered F by η‖∇F‖²/4, up to rounding. True for NaN: halving η cannot help."""
         return not self.value > other.value - 0.25 * eta * other.norm**2 + rounding

@@ -1,60 +1,47 @@
-"""Stochastic gradient Langevin dynamics: noise at a temperature, and the lowest point that it passed."""
+"""Stochastic gradient Langevin dynamics: a walk with noise at a temperature, which returns its lowest point."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.baselines import constants
-from unsaddle.baselines.guard import Guard, check_output
-from unsaddle.baselines.noisy_sgd import Drift
+from unsaddle.baselines.guard import Guard, end_at
+from unsaddle.baselines.noisy_sgd import Drift, NoisySgdSettings
 from unsaddle.baselines.noisy_sgd import practical_settings as noisy_sgd_settings
 from unsaddle.baselines.samples import batch
 from unsaddle.objective import SampledFunction
-from unsaddle.options import Options, check_settings, settings_from
-from unsaddle.run import REPORT_EVERY, Ending, Run, RunEnded
+from unsaddle.options import Options, check_settings, setting_names, settings_from
+from unsaddle.run import REPORT_EVERY, Run
 
 JUDGES = 1024
-"""Samples on which visited points are compared, where a step sees less than everything."""
+"""Samples on which visited points are compared, if a step sees less than everything."""
 
 JUDGING_SHARE = 0.1
-"""Component values may be this share of component gradients."""
+"""Component values that comparing may cost, as a share of the component gradients."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SgldSettings:
-    """Constants of SGLD."""
+class SgldSettings(NoisySgdSettings):
+    """Constants of SGLD. The noise is that of noisy SGD, in units of the gradient: η·noise = √(2ηd/ξ)."""
 
-    step_size: float
-    """η."""
-    noise: float
-    """The noise as it would have to be added to the gradient, a norm: η·noise = √(2ηd/ξ), that of `noisy-sgd`."""
-    batch_size: int
-    """Samples a step."""
-    num_steps: int
-    """k_max."""
     acceptance_radius: float
-    """D: a longer step is rejected."""
+    """D. A longer step is rejected."""
     domain_radius: float = math.inf
-    """K is the ball of this radius around x0: a step out of it is rejected."""
+    """Radius of K, a ball around x0. A step out of it is rejected."""
     judge_every: int
-    """Visited points are compared after so many steps; 1 where a step sees everything, as values are free then."""
-    smoothness: float | None = None
-    """L1; measured if not given."""
+    """Steps between comparisons of visited points. 1 if a step sees everything, since its value is free."""
     inverse_temperature: float | None = None
-    """ξ, instead of `noise`."""
-    measure_again: bool = True
-    """As in `noisy-sgd`."""
+    """ξ. Give it instead of `noise`."""
 
     def __post_init__(self) -> None:
-        hint, counts = "leave it out to have it chosen from a measured L1", ("batch_size", "num_steps", "judge_every")
-        check_settings(self, positive=("step_size", "inverse_temperature"), counts=counts, hint=hint)
-        checks.not_negative(self.noise, "noise", "0 gives plain SGD")
+        super().__post_init__()
+        hint = "leave it out to have it chosen from a measured L1"
+        check_settings(self, positive=("inverse_temperature",), counts=("judge_every",), hint=hint)
         checks.positive(self.acceptance_radius, "acceptance_radius", "it is D, the longest step that is accepted")
         if not self.domain_radius > 0.0:
             raise ValueError(f"domain_radius must be > 0, got {self.domain_radius!r}; leave it out for no limit")
@@ -70,82 +57,57 @@ def noise_of(*, step_size: float, inverse_temperature: float, dimension: int) ->
 
 
 def inverse_temperature_of(*, step_size: float, noise: float, dimension: int) -> float:
-    """ξ = 2d/(η·noise²), the same read backwards."""
+    """ξ = 2d/(η·noise²), the inverse of `noise_of`."""
     return 2.0 * dimension / (step_size * noise**2)
 
 
 def theory_settings(run: Run, options: Options) -> SgldSettings:
-    """ξ = d/ε², η = ε²/(L1·d), k_max = ⌈log(1/δ)/η²⌉, single samples: all constants 1.
+    """ξ = d/ε², η = ε²/(L1·d), k_max = ⌈log(1/δ)/η²⌉, b = 1, with all constants 1.
 
-    The theorem names polynomials without their degrees; these are the orders of its proof's first steps.
+    The theorem names polynomials without their degrees. These are the orders of the first steps of its proof.
     """
     (L1,) = constants.needed(options, "smoothness")
     known, d = options.method_settings, vectors.dimension(run.x)
     xi = float(known.get("inverse_temperature", d / options.eps**2))
     eta = float(known.get("step_size", options.eps**2 / (L1 * d)))
-    return settings_from(
-        SgldSettings,
-        known,
-        step_size=eta,
-        noise=noise_of(step_size=eta, inverse_temperature=xi, dimension=d),
-        batch_size=1,
-        num_steps=math.ceil(math.log(1.0 / options.delta) / eta**2),
-        acceptance_radius=_acceptance_radius(run),
-        judge_every=1,
-        measure_again=False,
-    )
+    noise, D = noise_of(step_size=eta, inverse_temperature=xi, dimension=d), max(1.0, vectors.norm(run.x))
+    steps = math.ceil(math.log(1.0 / options.delta) / eta**2)
+    shared = {"step_size": eta, "noise": noise, "batch_size": 1, "num_steps": steps, "measure_again": False}
+    return settings_from(SgldSettings, known, **shared, acceptance_radius=D, judge_every=1)
 
 
 def practical_settings(run: Run, options: Options) -> SgldSettings:
-    """η, b, k_max and the noise of `noisy-sgd`, from which ξ follows; D = max(1, ‖x0‖); values a tenth of the work.
+    """η, b, k_max and the noise of noisy SGD; D = max(1, ‖x0‖). Comparing points costs a tenth of the gradients.
 
-    D guards against wild steps; where it is not wide enough for η∇F, the run stands still.
+    D guards against wild steps. If D is shorter than η∇F, the run stands still.
     """
     known = options.method_settings
-    names = ("step_size", "noise", "batch_size", "num_steps", "smoothness", "measure_again")
-    known_to_both: dict[str, Any] = {name: known[name] for name in names if name in known}
-    if "inverse_temperature" in known and "step_size" in known:
-        known_to_both["noise"] = noise_of(
-            step_size=known["step_size"],
-            inverse_temperature=known["inverse_temperature"],
-            dimension=vectors.dimension(run.x),
-        )
-    elif "inverse_temperature" in known:
-        raise ValueError(
-            f"inverse_temperature needs step_size beside it, got {known['inverse_temperature']!r} alone; pass step_size"
-            ", or noise instead"
-        )
+    known_to_both = {name: known[name] for name in setting_names(NoisySgdSettings) if name in known}
+    if (xi := known.get("inverse_temperature")) is not None:
+        if "step_size" not in known:
+            raise ValueError(
+                f"inverse_temperature needs step_size beside it, got {xi!r} alone; pass step_size, or noise instead"
+            )
+        d = vectors.dimension(run.x)
+        known_to_both["noise"] = noise_of(step_size=known["step_size"], inverse_temperature=xi, dimension=d)
     base = noisy_sgd_settings(run, replace(options, method_settings=known_to_both))
     n = run.num_samples
     exact = n is not None and base.batch_size >= n
     judges = JUDGES if n is None else min(JUDGES, n)
-    return settings_from(
-        SgldSettings,
-        known,
-        step_size=base.step_size,
-        noise=base.noise,
-        batch_size=base.batch_size,
-        num_steps=base.num_steps,
-        acceptance_radius=_acceptance_radius(run),
-        judge_every=1 if exact else max(REPORT_EVERY, math.ceil(judges / (JUDGING_SHARE * base.batch_size))),
-    )
-
-
-def _acceptance_radius(run: Run) -> float:
-    return max(1.0, vectors.norm(run.x))
+    every = 1 if exact else max(REPORT_EVERY, math.ceil(judges / (JUDGING_SHARE * base.batch_size)))
+    D = max(1.0, vectors.norm(run.x))
+    return settings_from(SgldSettings, known, **asdict(base), acceptance_radius=D, judge_every=every)
 
 
 class Best:
-    """The lowest point visited, on one frozen sample for all of them."""
+    """The lowest point visited. One frozen sample judges all of them."""
 
-    def __init__(self, run: Run, judges: SampledFunction) -> None:
-        self.x, self.value = run.x, math.inf
-        self._run, self._judges = run, judges
+    def __init__(self, x: Tensor, judges: SampledFunction) -> None:
+        self.x, self.value, self._judges = x, math.inf, judges
 
     def visit(self, x: Tensor, value: float | None = None) -> None:
-        """Compare x, with F(x) if it is known."""
-        if value is None:
-            value = float(self._judges.value(x))
+        """Compares x with the best so far, by F(x) if it is known."""
+        value = float(self._judges.value(x)) if value is None else value
         if value < self.value:
             self.x, self.value = x, value
 
@@ -158,30 +120,29 @@ def accepted(x: Tensor, y: Tensor, centre: Tensor, settings: SgldSettings) -> bo
 
 
 def minimize(run: Run, options: Options) -> None:
-    """Find a local minimum by a random walk that hits one, and say which of its points was the lowest.
+    """Finds a local minimum: a random walk hits one, and the lowest point visited is the output.
 
         y = x − ηg(x) + √(2η/ξ)·w,   w ~ N(0, I)
         x ← y if y ∈ K and ‖y − x‖ ≤ D, else stay
         return the visited x_k with the lowest F
 
-    Zhang, Liang, Charikar (2017), Algorithm 1. The claim is about the time to *hit* the neighbourhood of a
-    minimum, hence the comparison of all that was visited; the rejection is part of the proof. √(2η/ξ), not √(2ηξ).
+    Zhang, Liang, Charikar (2017), Algorithm 1. The theorem bounds the time to *hit* the neighbourhood of a minimum, so
+    all visited points are compared. The rejection is part of the proof. The noise is √(2η/ξ), not √(2ηξ).
 
-    Letters: η = `step_size`, ξ = `inverse_temperature` (or by `noise`), k_max = `num_steps`, D = `acceptance_radius`,
-    K = the ball of `domain_radius` around x0.
+    Letters: η = `step_size`, ξ = `inverse_temperature` (or `noise`), b = `batch_size`, k_max = `num_steps`,
+    D = `acceptance_radius`, K = the ball of `domain_radius` around x0.
 
-    Departures: x0 is the caller's, not uniform on K. F cannot be evaluated where a step sees less than everything:
-    there, visited points are compared every `judge_every` steps on one frozen sample of at most 1024.
+    Departures: x0 is the caller's, not uniform on K. If a step sees less than everything, it does not know F: visited
+    points are then compared every `judge_every` steps, on one frozen sample of at most 1024.
 
-    Cost: b component gradients a step; values at most a tenth of that, none where b is everything.
+    Cost: b component gradients a step. Values are at most a tenth of that, and none if b is everything.
     """
     settings = theory_settings(run, options) if options.theory else practical_settings(run, options)
     if settings.inverse_temperature is not None and "noise" in options.method_settings:
         raise ValueError("noise and inverse_temperature say the same thing twice; pass one of them")
     drift = Drift(run, options, settings.step_size, settings.batch_size, settings.measure_again and not options.theory)
-    n, centre, x = run.num_samples, run.x, run.x
-    best = Best(run, batch(run, JUDGES))
-    guard, rejected = Guard(run), 0
+    n, centre, x, rejected = run.num_samples, run.x, run.x, 0
+    best, guard = Best(x, batch(run, JUDGES)), Guard(run)
     for k in range(settings.num_steps):
         drift.follow(k, x)
         f = batch(run, drift.batch_size)
@@ -202,5 +163,4 @@ def minimize(run: Run, options: Options) -> None:
         if (k + 1) % REPORT_EVERY == 0:
             run.record("epoch", value=float(value), note=f"{rejected} steps rejected so far")
     best.visit(x)
-    check_output(run, best.x, 4 * drift.batch_size)
-    raise RunEnded(Ending.OUTPUT)
+    end_at(run, best.x, 4 * drift.batch_size)

@@ -1,4 +1,4 @@
-"""Stochastic negative curvature and gradient descent: at every point the better of the two steps."""
+"""Stochastic negative curvature and gradient descent: at every point, the better of the two steps."""
 
 from __future__ import annotations
 
@@ -19,40 +19,38 @@ from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
 
 HESSIAN_BATCH = 1024
-"""|S2| to begin with in the practical setting; it grows fourfold while what it sees may be noise."""
+"""The first |S2| in the practical setting. It grows fourfold while the curvature may be noise."""
 
 LARGEST_HESSIAN_BATCH = 1 << 18
-"""Where samples never run out, a curvature that so many do not settle is called undecided."""
+"""On a stream, a curvature that this many samples do not settle is undecided."""
 
 CURVATURE_EVERY = 10
-"""Steps between two looks at the curvature in the practical setting, where the gradient is large."""
+"""Steps between two searches for negative curvature in the practical setting, where the gradient is large."""
 
 CERTAIN = 3.6
-"""Standard errors that a curvature must be clear of γ/2 by, before nothing is said to be below −γ."""
+"""Nothing is said to be below −γ before this many standard errors of the curvature fit into γ/2."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SncgSettings:
-    """Constants of SNCG."""
+    """Constants of SNCG. The paper's letters are in `minimize`."""
 
     gradient_batch: int | None = None
-    """|S1|; None for as many as V, ε and the gradient at hand ask for, measured at every step."""
+    """|S1|. By default as many as V, ε and the gradient ask for, measured at every step."""
     hessian_batch: int
-    """|S2|."""
     curvature_every: int
-    """Steps between two looks at the curvature where ‖g‖ > ε; 1 in the paper."""
+    """Steps between two searches for negative curvature where ‖g‖ > ε. 1 in the paper."""
     verify: bool = True
-    """Whether the curvature along v is measured again on fresh samples, and |S2| grown where they do not agree."""
+    """Measure the curvature along v again on fresh samples, and grow |S2| where they do not agree."""
     backtracking: bool = True
     """Double L1 where a gradient step does not lower F_S1."""
     gamma: float
-    """γ."""
     smoothness: float
-    """L1; measured if not given."""
+    """L1. Measured if not given."""
     hessian_lipschitz: float | None = None
-    """L2; if not given, γ²/ε decides between the steps, and a line search on S1 how long the one along v is."""
+    """L2. Without it γ²/ε decides between the two steps, and a line search on S1 the length of the one along v."""
     variance: float | None = None
-    """V, for `theory`."""
+    """V, for settings='theory'."""
 
     def __post_init__(self) -> None:
         counts = ("hessian_batch", "curvature_every", "gradient_batch")
@@ -61,43 +59,29 @@ class SncgSettings:
 
 
 def theory_settings(run: Run, options: Options) -> SncgSettings:
-    """|S1| = 2V(1 + 8·log(1/δ))/(ε/2)², |S2| = 16L1²·log(2d/δ)/(γ/4)², γ = √(L2ε): gradient and Hessian to a fraction
-    of what is decided by them (Lemmas 3 and 4 of the NEON paper), v at every step.
+    """|S1| = 2V(1 + 8·log(1/δ))/(ε/2)², |S2| = 16L1²·log(2d/δ)/(γ/4)², γ = √(L2ε), and v at every step.
+
+    By Lemmas 3 and 4 of the NEON paper the gradient is then known to ε/2 and the Hessian to γ/4.
     """
     L1, L2, V = constants.needed(options, "smoothness", "hessian_lipschitz", "variance")
     gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
-    return settings_from(
-        SncgSettings,
-        options.method_settings,
-        gradient_batch=extraction.gradient_sample_size(
-            eps=options.eps / 2.0, sub_gaussian=math.sqrt(V), delta=options.delta
-        ),
-        hessian_batch=extraction.hessian_sample_size(
-            eps=gamma / 4.0, smoothness=L1, dimension=vectors.dimension(run.x), delta=options.delta
-        ),
-        curvature_every=1,
-        verify=False,
-        backtracking=False,
-        gamma=gamma,
-    )
+    d, delta = vectors.dimension(run.x), options.delta
+    S1 = extraction.gradient_sample_size(eps=options.eps / 2.0, sub_gaussian=math.sqrt(V), delta=delta)
+    S2 = extraction.hessian_sample_size(eps=gamma / 4.0, smoothness=L1, dimension=d, delta=delta)
+    defaults = {"gradient_batch": S1, "hessian_batch": S2, "curvature_every": 1, "verify": False, "backtracking": False}
+    return settings_from(SncgSettings, options.method_settings, **defaults, gamma=gamma)
 
 
 def practical_settings(run: Run, options: Options) -> SncgSettings:
-    """|S1| = 4V/max(ε², ĝ²/4), |S2| = 1024 to begin with, v every ten steps and wherever ‖g‖ ≤ ε."""
-    known = options.method_settings
+    """|S1| = 4V/max(ε², ĝ²/4), |S2| = 1024 at first, and v every ten steps and wherever ‖g‖ ≤ ε."""
     L1 = constants.smoothness(run, options)
-    return settings_from(
-        SncgSettings,
-        known,
-        hessian_batch=HESSIAN_BATCH,
-        curvature_every=CURVATURE_EVERY,
-        gamma=constants.curvature_sought(options, L1),
-        smoothness=L1,
-    )
+    gamma = constants.curvature_sought(options, L1)
+    defaults = {"hessian_batch": HESSIAN_BATCH, "curvature_every": CURVATURE_EVERY, "gamma": gamma, "smoothness": L1}
+    return settings_from(SncgSettings, options.method_settings, **defaults)
 
 
 def prefers_curvature(curvature: float, norm: float, *, smoothness: float, hessian_lipschitz: float) -> bool:
-    """2(−vᵀHv)₊³/(3L2²) > ‖g‖²/(2L1): whether the step along v is sure of more than the step along −g.
+    """2(−vᵀHv)₊³/(3L2²) > ‖g‖²/(2L1): whether the step along v is sure to gain more than the step along −g.
 
     >>> prefers_curvature(-1.0, 1.0, smoothness=1.0, hessian_lipschitz=1.0)
     True
@@ -106,46 +90,42 @@ def prefers_curvature(curvature: float, norm: float, *, smoothness: float, hessi
 
 
 def minimize(run: Run, options: Options) -> None:
-    """Find a second-order stationary point: at every step, whichever of gradient and negative curvature gains more.
+    """Finds a second-order stationary point: each step takes the gradient or negative curvature, the better of them.
 
         g = ∇F_S1(x);   v with vᵀHv ≤ λ_min(H) + γ/2,  H = ∇²F_S2(x),  by Lanczos
         ‖g‖ ≤ ε and vᵀHv > −γ/2:   return x
         2(−vᵀHv)₊³/(3L2²) > ‖g‖²/(2L1):   x ← x − (2|vᵀHv|/L2)·sign(vᵀg)·v
         else:   x ← x − g/L1
 
-    Liu and Yang (2017), NCG-S. The accuracy of Lanczos follows the gradient, as in their AdaNCD: a curvature
-    that could not win against g need not be found, so it is max(γ, q)/2 with q the least −vᵀHv that would win.
+    Liu and Yang (2017), NCG-S. The accuracy of Lanczos is max(γ, q)/2, as in their AdaNCD, where q is the least −vᵀHv
+    that gains more than g: a curvature that gains less need not be found.
 
-    Letters: S1 = `gradient_batch`, S2 = `hessian_batch`, L1 = `smoothness`, L2 = `hessian_lipschitz`.
+    Letters: |S1| = `gradient_batch`, |S2| = `hessian_batch`, γ = `gamma`, L1 = `smoothness`, L2 = `hessian_lipschitz`.
 
-    Departures of the practical setting: v is looked for every `curvature_every` steps and where ‖g‖ ≤ ε, and measured
-    again on fresh samples; batches are sized by what was measured; L1 is doubled where F_S1 does not fall; L2, if not
-    given, is taken to be γ²/ε where steps are compared, and where they are made there is a line search instead.
+    Departures of the practical setting: v is sought every `curvature_every` steps and where ‖g‖ ≤ ε, and measured
+    again on fresh samples. Batch sizes come from measured variances. L1 is doubled where F_S1 does not fall. Without
+    L2, steps are compared with γ²/ε in its place, and a line search gives the length of the step along v.
 
-    Cost: |S1| component gradients a step, as many values for backtracking; |S2| products of components for each step
-    of Lanczos, and |S2| to measure v again; |S1| values for each trial of the line search.
+    Cost: a step takes |S1| component gradients, and as many values for backtracking. A step of Lanczos takes |S2|
+    products of components, and measuring v again as many. A trial of the line search takes |S1| values.
     """
     settings = theory_settings(run, options) if options.theory else practical_settings(run, options)
-    run.gamma, eps = settings.gamma, options.eps
-    L1 = settings.smoothness
-    L2 = settings.gamma**2 / eps if settings.hessian_lipschitz is None else settings.hessian_lipschitz
-    guard, since, size = Guard(run), settings.curvature_every, settings.gradient_batch
-    curvature = _Curvature(run, options, settings)
-    x = run.x
+    run.gamma = gamma = settings.gamma
+    x, eps, L1 = run.x, options.eps, settings.smoothness
+    L2 = gamma**2 / eps if settings.hessian_lipschitz is None else settings.hessian_lipschitz
+    guard, curvature, since = Guard(run), _Curvature(run, options.delta, settings), settings.curvature_every
     while True:
-        seen = measured_anchor(run, x, eps, size)
+        seen = measured_anchor(run, x, eps, settings.gradient_batch)
         guard.seen(x, seen.value)
         run.checked(x, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))
         small = seen.norm <= eps if options.theory else seen.passes(eps)
         if small or since >= settings.curvature_every:
             since = 0
             least = (0.75 * L2**2 * seen.norm**2 / L1) ** (1.0 / 3.0)
-            q, v, decided = curvature.lowest(x, L1, settings.gamma if small else max(settings.gamma, least))
-            if small and q > -settings.gamma / 2.0:
+            q, v, decided = curvature.lowest(x, L1, gamma if small else max(gamma, least))
+            if small and q > -gamma / 2.0:
                 raise RunEnded(Ending.SECOND_ORDER_POINT if decided else Ending.CURVATURE_UNDECIDED)
-            if q <= -settings.gamma / 2.0 and (
-                small or prefers_curvature(q, seen.norm, smoothness=L1, hessian_lipschitz=L2)
-            ):
+            if q <= -gamma / 2.0 and (small or prefers_curvature(q, seen.norm, smoothness=L1, hessian_lipschitz=L2)):
                 if settings.hessian_lipschitz is not None:
                     moved: Tensor | None = escape.against_gradient(x, v, seen.gradient, -2.0 * q / L2)
                 else:
@@ -168,22 +148,19 @@ def minimize(run: Run, options: Options) -> None:
 
 
 class _Curvature:
-    """The lowest curvature on S2, with S2 grown until it says something about F."""
+    """The lowest curvature on S2. S2 grows until it decides about F."""
 
-    def __init__(self, run: Run, options: Options, settings: SncgSettings) -> None:
-        self._run, self._options, self._settings = run, options, settings
-        self._size = settings.hessian_batch
+    def __init__(self, run: Run, delta: float, settings: SncgSettings) -> None:
+        self._run, self._delta, self._verify, self._size = run, delta, settings.verify, settings.hessian_batch
 
     def lowest(self, x: Tensor, smoothness: float, gamma: float) -> tuple[float, Tensor, bool]:
-        """vᵀHv, v, and whether "nothing below −γ" may be concluded from it."""
+        """vᵀHv, v, and whether the samples decide: either v is below −γ/2, or nothing is below −γ."""
         run, n = self._run, self._run.num_samples
         while True:
             f = batch(run, self._size, hessian=True)
-            q, v = lowest_curvature(
-                f, x, smoothness=smoothness, accuracy=gamma / 2.0, delta=self._options.delta, generator=run.generator
-            )
+            q, v = lowest_curvature(run, f, x, smoothness=smoothness, accuracy=gamma / 2.0, delta=self._delta)
             exact = n is not None and f.size == n
-            fresh, error = (q, 0.0) if exact or not self._settings.verify else fresh_curvature(run, x, v, f.size)
+            fresh, error = (q, 0.0) if exact or not self._verify else fresh_curvature(run, x, v, f.size)
             run.extracted(curvature=fresh, error=CERTAIN * error, note=f"{f.size} samples")
             found, nothing = fresh <= -gamma / 2.0, q > -gamma / 2.0 and CERTAIN * error <= gamma / 2.0
             if found or nothing:

@@ -19,33 +19,30 @@ from unsaddle.options import Options, check_settings, settings_from
 from unsaddle.run import Ending, Run, RunEnded
 
 SHORTEST_EPOCH = 10
-"""Steps an epoch at least, in the practical setting: with n = 1 the paper's n/b would be one."""
+"""Least steps of an epoch in the practical setting. For n = 1 the paper's n/b would be one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SvrgHessianSettings:
-    """Constants of SVRG-Hessian."""
+    """Constants of SVRG-Hessian. The paper's letters are in `minimize`."""
 
     step_size: float
-    """η."""
     batch_size: int
-    """b."""
     steps: int
-    """m, of an epoch."""
+    """m, steps of an epoch."""
     epochs: int
-    """Epochs of SVRG between two visits of Hessian descent; the practical setting visits where ‖∇F‖ ≤ ε."""
+    """Epochs of SVRG before Hessian descent, for settings='theory'. In practice it comes where ‖∇F‖ ≤ ε."""
     rounds: int | None = None
-    """T: how often both are taken in turn; None for until Hessian descent finds nothing."""
+    """T, rounds of SVRG and Hessian descent. By default until Hessian descent finds nothing."""
     random_share: float = 0.0
-    """q: how probable it is that a random inner iterate goes on to Hessian descent, not the last; 1/2 in `theory`."""
+    """q, the probability that Hessian descent starts at a random inner iterate, not at the last one."""
     gamma: float
-    """γ."""
     smoothness: float
-    """L1; measured if not given."""
+    """L1. Measured if not given."""
     hessian_lipschitz: float | None = None
-    """L2: the step along negative curvature is |q|/L2; without it, a line search on F."""
+    """L2. The step along negative curvature has length |vᵀHv|/L2. Without L2 there is a line search on F."""
     initial_gap: float | None = None
-    """Δ = F(x0) − min F, for `theory`."""
+    """Δ = F(x0) − min F, for settings='theory'."""
 
     def __post_init__(self) -> None:
         counts = ("batch_size", "steps", "epochs", "rounds")
@@ -56,66 +53,51 @@ class SvrgHessianSettings:
 
 
 def theory_settings(n: int, options: Options) -> SvrgHessianSettings:
-    """μ = 1/4, η = μb/(L1n^{2/3}), m = ⌊n/(3bμ)⌋, b = 1; epochs until E‖∇F‖² ≤ ε², L1·n^{2/3}Δ/(ε²m); γ = √(L2ε).
+    """μ = 1/4, η = μb/(L1n^{2/3}), m = ⌊n/(3bμ)⌋, b = 1, q = 1/2, γ = √(L2ε), with all Θ-constants 1.
 
-    T = ⌈Δ·12L2²/γ³⌉ + 1 rounds, what Δ allows when each lowers F by γ³/(12L2²). All Θ-constants 1.
+    L1·n^{2/3}Δ/(ε²m) epochs give E‖∇F‖² ≤ ε². Each round lowers F by γ³/(12L2²), so T = ⌈Δ·12L2²/γ³⌉ + 1.
     """
     L1, L2, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
     known = options.method_settings
     mu, b = 0.25, checks.count(known.get("batch_size", 1), "batch_size")
     m = max(1, math.floor(n / (3.0 * b * mu)))
     gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
-    return settings_from(
-        SvrgHessianSettings,
-        known,
-        step_size=mu * b / (L1 * n ** (2.0 / 3.0)),
-        batch_size=b,
-        steps=m,
-        epochs=max(1, math.ceil(L1 * n ** (2.0 / 3.0) * gap / (options.eps**2 * m))),
-        rounds=math.ceil(12.0 * L2**2 * gap / gamma**3) + 1,
-        random_share=0.5,
-        gamma=gamma,
-    )
+    epochs = max(1, math.ceil(L1 * n ** (2.0 / 3.0) * gap / (options.eps**2 * m)))
+    rounds = math.ceil(12.0 * L2**2 * gap / gamma**3) + 1
+    epoch = {"step_size": mu * b / (L1 * n ** (2.0 / 3.0)), "batch_size": b, "steps": m, "random_share": 0.5}
+    return settings_from(SvrgHessianSettings, known, **epoch, epochs=epochs, rounds=rounds, gamma=gamma)
 
 
 def practical_settings(n: int, run: Run, options: Options) -> SvrgHessianSettings:
-    """b = ⌈n^{2/3}/5⌉, η = 1/(2L1), m = max(10, ⌈n/b⌉): the recipe of the first-order methods here."""
+    """b = ⌈n^{2/3}/5⌉, η = 1/(2L1), m = max(10, ⌈n/b⌉), as for the first-order methods."""
     known = options.method_settings
     L1 = constants.smoothness(run, options)
     b = int(known.get("batch_size", math.ceil(0.2 * n ** (2.0 / 3.0))))
-    return settings_from(
-        SvrgHessianSettings,
-        known,
-        step_size=0.5 / L1,
-        batch_size=b,
-        steps=max(SHORTEST_EPOCH, math.ceil(n / b)),
-        epochs=1,
-        gamma=constants.curvature_sought(options, L1),
-        smoothness=L1,
-    )
+    m, gamma = max(SHORTEST_EPOCH, math.ceil(n / b)), constants.curvature_sought(options, L1)
+    defaults = {"step_size": 0.5 / L1, "batch_size": b, "steps": m, "epochs": 1, "gamma": gamma, "smoothness": L1}
+    return settings_from(SvrgHessianSettings, known, **defaults)
 
 
 def minimize(run: Run, options: Options) -> None:
-    """Find a second-order stationary point of a finite sum: SVRG for the gradient, Lanczos for the curvature.
+    """Finds a second-order stationary point of a finite sum: SVRG for the gradient, Lanczos for the curvature.
 
         for t = 1 … T:   (y, z) = SVRG(x);   u = y with probability q, else z
             v with vᵀHv ≤ λ_min + γ/2,  H = ∇²F(u);   if vᵀHv > −γ/2: return u
             w = u − (|vᵀHv|/L2)·sign(vᵀ∇F(u))·v;   x = the lower of w and u
 
     Reddi, Zaheer, Sra, Poczos, Bach, Salakhutdinov, Smola (2017), Algorithm 1 with SVRG (Reddi et al. 2016) and
-    Hessian descent. Finite sums only.
+    Hessian descent.
 
-    Letters: η = `step_size`, b = `batch_size`, m = `steps`, q = `random_share`, T = `rounds`.
+    Letters: η = `step_size`, b = `batch_size`, m = `steps`, q = `random_share`, T = `rounds`, γ = `gamma`.
 
-    Departures of the practical setting: the gradient ∇F(u), which is also the next epoch's anchor, says when Hessian
-    descent is due: where ‖∇F(u)‖ ≤ ε. u is the last iterate. An epoch that did not lower F is undone and η halved; F
-    comes with the anchor's gradient. Without L2 the length of the step comes from a line search on F.
+    Departures of the practical setting: Hessian descent comes where ‖∇F(u)‖ ≤ ε, a gradient that is also the anchor of
+    the next epoch. u is the last iterate. An epoch that did not lower F is undone, and η halved; F comes with the
+    anchor's gradient. Without L2 a line search on F gives the length of the step.
 
-    Cost: n + 2bm component gradients an epoch; n Hessian products of components for each of Lanczos's steps; n values
-    for w, or for each trial of the line search.
+    Cost: an epoch takes n + 2bm component gradients. A step of Lanczos takes n Hessian products of components. w, or
+    each trial of the line search, takes n values.
     """
-    n = run.num_samples
-    f = everything(run)
+    f, n = everything(run), run.num_samples
     assert n is not None
     settings = theory_settings(n, options) if options.theory else practical_settings(n, run, options)
     run.gamma, eta = settings.gamma, settings.step_size
@@ -133,7 +115,7 @@ def minimize(run: Run, options: Options) -> None:
             random = last and float(torch.rand((), generator=run.generator)) < settings.random_share
             after = anchor_at(run.objective, done.chosen if random else done.last, None, run.generator)
             if not options.theory and not guard.lowered(after.value, seen, eta):
-                eta /= 2.0  # An L1 measured at x0 is too small here.
+                eta /= 2.0  # L1 was measured at x0. It is larger here.
                 if eta < 1e-12 * settings.step_size:
                     raise RunEnded(Ending.DIVERGED)
                 continue
@@ -142,17 +124,11 @@ def minimize(run: Run, options: Options) -> None:
             run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
             continue
         run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
-        q, v = lowest_curvature(
-            everything(run, hessian=True),
-            seen.x,
-            smoothness=settings.smoothness,
-            accuracy=settings.gamma / 2.0,
-            delta=options.delta,
-            generator=run.generator,
-        )
+        F, accuracy = everything(run, hessian=True), settings.gamma / 2.0
+        q, v = lowest_curvature(run, F, seen.x, smoothness=settings.smoothness, accuracy=accuracy, delta=options.delta)
         run.extracted(curvature=q)
         rounds, epochs = rounds + 1, 0
-        if q > -settings.gamma / 2.0:
+        if q > -accuracy:
             raise RunEnded(Ending.SECOND_ORDER_POINT if seen.norm <= options.eps else Ending.OUTPUT)
         if settings.hessian_lipschitz is None:
             found = escape.by_guessed_lengths(f.value, seen.x, v, seen.value)
@@ -164,8 +140,8 @@ def minimize(run: Run, options: Options) -> None:
             raise RunEnded(Ending.CURVATURE_UNDECIDED)
         if found is not None:
             guard.seen(*found)
-            note = f"length {vectors.norm(found[0] - seen.x):.3g}"
-            run.escaped(found[0], value=found[1], curvature=q, note=note)
+            length = vectors.norm(found[0] - seen.x)
+            run.escaped(found[0], value=found[1], curvature=q, note=f"length {length:.3g}")
         if settings.rounds is not None and rounds >= settings.rounds:
             raise RunEnded(Ending.OUTPUT)
         seen = seen if found is None else anchor_at(run.objective, found[0], None, run.generator)

@@ -1,4 +1,4 @@
-"""Problems of which the answer is known: the paper's function, and a zoo of saddles with known spectra."""
+"""Problems whose answer is known: the paper's function, and a zoo of saddles with known spectra."""
 
 from unsaddle.problems.embedded_digits import embedded_digits
 from unsaddle.problems.hadamard_regression import hadamard_regression

@@ -1,4 +1,4 @@
-"""What the constructors of problems share: checks of arguments, and random data that do not depend on the dtype."""
+"""Shared by the constructors of problems: checks of arguments, and random data that do not depend on the dtype."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from unsaddle import checks
 
 
 def expect_dimension(x: Tensor, dimension: int, name: str = "x") -> Tensor:
-    """`x` if it has the problem's number of coordinates."""
+    """`x`, if it has the dimension of the problem."""
     if x.numel() != dimension:
         raise ValueError(f"{name} must have {dimension} coordinates, the dimension of the problem, got {x.numel()}")
     return x
 
 
 def float_type(dtype: torch.dtype) -> torch.dtype:
-    """`dtype` if points can have it."""
+    """`dtype`, if it is one that points can have."""
     if dtype not in checks.FLOATS:
         raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
     return dtype
@@ -43,12 +43,12 @@ def decreasing_positive(values: Tensor | Sequence[float], name: str) -> Tensor:
 
 
 def generator(seed: int) -> torch.Generator:
-    """A generator of its own, so that the same seed gives the same problem everywhere."""
+    """A new generator: the same seed gives the same problem everywhere."""
     return torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
 
 
 def normal(*shape: int, random: torch.Generator) -> Tensor:
-    """Standard normal numbers in float64; a float32 problem rounds them, so it is the same problem."""
+    """Standard normal numbers in float64. A float32 problem rounds them, so it is the same problem."""
     return torch.randn(*shape, generator=random, dtype=torch.float64)
 
 

@@ -1,4 +1,4 @@
-"""Curvature at a point from the dense Hessian, for problems where no formula gives it."""
+"""Curvature at a stationary point, from its eigenvalues or, without a formula for them, from the dense Hessian."""
 
 from __future__ import annotations
 
@@ -24,10 +24,6 @@ def eigenvalues(objective: Objective, point: Tensor) -> Tensor:
 
 
 def stationary_point(point: Tensor, kind: Kind, spectrum: Tensor, dtype: torch.dtype) -> StationaryPoint:
-    """The record of a stationary point whose eigenvalues are known, rounded to the problem's dtype."""
-    return StationaryPoint(
-        point=point.to(dtype),
-        kind=kind,
-        lowest_curvature=float(spectrum.min()),
-        largest_curvature=float(spectrum.abs().max()),
-    )
+    """A stationary point with these eigenvalues. The point is rounded to the dtype of the problem."""
+    lowest, largest = float(spectrum.min()), float(spectrum.abs().max())
+    return StationaryPoint(point=point.to(dtype), kind=kind, lowest_curvature=lowest, largest_curvature=largest)

@@ -1,4 +1,4 @@
-"""Data like the paper's gisette, made from digits that come with scikit-learn."""
+"""Data like the paper's gisette, made from the digits of scikit-learn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unsaddle import checks
 from unsaddle.problems.arguments import float_type, generator
 
 LIT = 0.02
-"""Pixels and products that are nonzero in fewer images than this share are left out: they say almost nothing."""
+"""Pixels and products that are nonzero in a smaller share of the images are left out: they say almost nothing."""
 
 
 def embedded_digits(
@@ -17,19 +17,15 @@ def embedded_digits(
 ) -> tuple[Tensor, Tensor]:
     """Features (1797 × 5000, dense) and labels (0 for even, 1 for odd digits) for `sigmoid_least_squares`.
 
-    gisette, the data of the paper's simulation, was made from handwritten 4s and 9s: their pixels, products of random
-    pairs of pixels, as many probes that carry no information, the columns in random order, each mapped to [−1, 1].
-    This does the same to the 8 × 8 images of all ten digits that scikit-learn carries, so nothing is downloaded: half
-    of the features are pixels and products of random pairs, half are probes, each a column of the first half with its
-    rows permuted.
+    gisette, the data of the paper's simulation, was made from handwritten 4s and 9s. This does the same to the 8 × 8
+    images of all ten digits in scikit-learn, so nothing is downloaded. Half of the features are pixels and products of
+    random pairs of pixels. The other half are probes without information: columns of the first half, with permuted
+    rows. All columns are in random order, each mapped to [−1, 1].
 
-    At x ~ N(0, I) and λ = 3 the Hessian's lowest eigenvalue is far below the −0.5 that the regulariser alone would
-    give: −3.4, −3.8 and −10.3 for x from the seeds 0, 1 and 2.
+    At x ~ N(0, I) and λ = 3 the lowest eigenvalue of the Hessian is −3.4, −3.8 and −10.3 for x from the seeds 0, 1 and
+    2. The regulariser alone would give −0.5.
 
-    Args:
-        num_features: d, an even number of at least 120.
-        seed: which pairs, permutations and order.
-        dtype: of the features.
+    `num_features` is even and at least 120. `seed` draws the pairs, the permutations and the order.
 
     >>> features, labels = embedded_digits(num_features=200)
     >>> tuple(features.shape), float(features.min()), float(features.max()), labels.unique().tolist()
@@ -39,12 +35,11 @@ def embedded_digits(
     if checks.count(num_features, "num_features", at_least=120) % 2:
         raise ValueError(f"num_features must be even, half of them being probes, got {num_features}")
     images, digits = _digits()
-    random = generator(seed)
-    half = num_features // 2
+    random, half = generator(seed), num_features // 2
     pixels = images[:, (images > 0.0).double().mean(dim=0) > LIT]
     lit = (pixels > 0.0).double()
     together = lit.T @ lit / len(images)
-    # Many more pairs than needed, since those that are seldom lit together fall out.
+    # Many more pairs than needed, since pairs that are seldom lit together are dropped.
     first, second = torch.randint(pixels.shape[1], (2, 8 * half), generator=random)
     kept = (together[first, second] > LIT).nonzero().flatten()[: half - pixels.shape[1]]
     informative = torch.cat([pixels, pixels[:, first[kept]] * pixels[:, second[kept]]], dim=1)

@@ -1,4 +1,4 @@
-"""Linear regression with the weights written as a product, entry by entry."""
+"""Linear regression whose weights are a product, entry by entry."""
 
 from __future__ import annotations
 
@@ -9,27 +9,23 @@ from unsaddle import checks
 from unsaddle.objectives import FiniteSum
 from unsaddle.problems import dense
 from unsaddle.problems.arguments import expect_dimension, float_type, generator, normal
-from unsaddle.problems.problem import Constants, Problem
+from unsaddle.problems.problem import Constants, Problem, where_norm_below
 
 
 def hadamard_regression(
     *, num_weights: int, num_samples: int, nonzero: int, seed: int = 0, dtype: torch.dtype = torch.float64
 ) -> Problem:
-    """F(u, v) = (1/n) Σ_i (a_iᵀ(u∘v) − b_i)², a finite sum; the point is u followed by v, d = 2·num_weights.
+    """F(u, v) = (1/n) Σ_i (a_iᵀ(u∘v) − b_i)², a finite sum. The point is u followed by v, d = 2·num_weights.
 
-    Args:
-        num_weights: p, the length of u and of v.
-        num_samples: n, the Gaussian rows a_i.
-        nonzero: how many entries of the true weights w* are ±1; the others are 0.
-        seed: of a_i and of w*.
-        dtype: of the points.
+    u and v have `num_weights` entries each, and n = `num_samples`. `seed` draws the Gaussian rows a_i and the true
+    weights w*, of which `nonzero` entries are ±1 and the others 0. The targets are exact: b_i = a_iᵀw*.
 
-    The targets are exact, b_i = a_iᵀw*. At 0 the gradient of every component vanishes, so that no noise from sampling
-    moves a stochastic method off it. With g = (1/n) Σ b_ia_i the Hessian form there is −4 Σ g_jp_jq_j, with eigenvalues
-    ±2|g_j|: a strict saddle with λ_min = −2 max_j |g_j|. u = |w*|, v = w* is a global minimum, F = 0 (its spectrum is
-    computed from the dense Hessian, and contains 0, since u and v may be rescaled against each other).
+    At 0 the gradient of every component vanishes, so sampling noise moves no stochastic method off it. With
+    g = (1/n) Σ b_ia_i the Hessian form there is −4 Σ g_jp_jq_j, with eigenvalues ±2|g_j|: a strict saddle with
+    λ_min = −2 max_j |g_j|. u = |w*|, v = w* is a global minimum with F = 0. Its spectrum comes from the dense Hessian,
+    and contains 0, since u and v may be rescaled against each other.
 
-    With T = λ_max((1/n) Σ a_ia_iᵀ) and ‖(u, v)‖ ≤ R on a ball, L1 ≤ 3TR² + 2 max_j |g_j| and L2 ≤ 6TR, since
+    Let T = λ_max((1/n) Σ a_ia_iᵀ). Where ‖(u, v)‖ ≤ R, L1 ≤ 3TR² + 2 max_j |g_j| and L2 ≤ 6TR, since
     ‖u∘q + v∘p‖ ≤ R and ‖p∘q‖ ≤ ½ for unit (p, q).
 
     >>> problem = hadamard_regression(num_weights=6, num_samples=40, nonzero=2)
@@ -39,21 +35,16 @@ def hadamard_regression(
     p, n = checks.count(num_weights, "num_weights"), checks.count(num_samples, "num_samples")
     if checks.count(nonzero, "nonzero") > p:
         raise ValueError(f"nonzero must be at most num_weights, got {nonzero} and {p}")
-    dtype = float_type(dtype)
-    random = generator(seed)
+    dtype, random = float_type(dtype), generator(seed)
     A = normal(n, p, random=random)
     weights = torch.zeros(p, dtype=torch.float64)
     weights[:nonzero] = torch.where(torch.rand(nonzero, generator=random) < 0.5, -1.0, 1.0).double()
     b = torch.mv(A, weights)
     g = torch.mv(A.T, b) / n
-    T = float(torch.linalg.matrix_norm(A, ord=2)) ** 2 / n
+    T, steepest = float(torch.linalg.matrix_norm(A, ord=2)) ** 2 / n, 2.0 * float(g.abs().max())
 
     def objective(dtype: torch.dtype) -> FiniteSum:
         return FiniteSum(_value_and_grad, A.to(dtype), b.to(dtype), gradient=True, hvp=_hvp)
-
-    def constants(point: Tensor, radius: float) -> Constants:
-        reach = float(torch.linalg.vector_norm(point)) + radius
-        return Constants(3.0 * T * reach**2 + 2.0 * float(g.abs().max()), 6.0 * T * reach)
 
     minimum = torch.cat([weights.abs(), weights])
     at_minimum = dense.eigenvalues(objective(torch.float64), minimum)
@@ -66,7 +57,7 @@ def hadamard_regression(
             dense.stationary_point(torch.zeros_like(minimum), "strict saddle", torch.cat([-2.0 * g, 2.0 * g]), dtype),
             dense.stationary_point(minimum, "minimum", at_minimum, dtype),
         ),
-        local_constants=constants,
+        local_constants=where_norm_below(lambda R: Constants(3.0 * T * R**2 + steepest, 6.0 * T * R)),
     )
 
 

@@ -15,7 +15,7 @@ from unsaddle.objective import Oracle
 from unsaddle.objectives import FiniteSum
 from unsaddle.problems import dense
 from unsaddle.problems.arguments import decreasing_positive, expect_dimension, float_type, generator, orthonormal
-from unsaddle.problems.problem import Constants, Problem, StationaryPoint
+from unsaddle.problems.problem import Constants, Problem, where_norm_below
 
 
 def linear_network(
@@ -29,7 +29,7 @@ def linear_network(
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
 ) -> Problem:
-    """F(W) = (1/2n) Σ_i ‖W_N⋯W_1x_i − y_i‖², y_i = Mx_i, a finite sum; x is W_1, …, W_N, each flattened by rows.
+    """F(W) = (1/2n) Σ_i ‖W_N⋯W_1x_i − y_i‖², y_i = Mx_i, a finite sum. The point is W_1, …, W_N, flattened by rows.
 
     Args:
         singular_values: σ_1 ≥ … ≥ σ_k > 0 of the target M, k at most `width`, `inputs` and `outputs`.
@@ -39,16 +39,15 @@ def linear_network(
         outputs: length of y_i.
         num_samples: n, at least `inputs`.
         seed: of M's singular vectors and of the inputs.
-        dtype: of the points.
 
-    The inputs are whitened, (1/n) Σ x_ix_iᵀ = I, so F(W) = ½‖W_N⋯W_1 − M‖_F². At 0 every component's gradient
-    vanishes. With two layers the Hessian form there is −2⟨M, V_2V_1⟩, with eigenvalues ±σ_i and perhaps 0: a strict
-    saddle with λ_min = −σ_1. With three or more it is zero: 0 is degenerate, no minimum, and no second-order method
-    can see that. The balanced factors W_j = σ_i^{1/N} on aligned singular vectors are a global minimum, F = 0 (its
-    spectrum is computed from the dense Hessian).
+    The inputs are white, (1/n) Σ x_ix_iᵀ = I, so F(W) = ½‖W_N⋯W_1 − M‖_F². At 0 every component's gradient vanishes.
+    With two layers the Hessian form there is −2⟨M, V_2V_1⟩, with eigenvalues ±σ_i and perhaps 0: a strict saddle with
+    λ_min = −σ_1. With more layers it is zero: 0 is degenerate and no minimum, which no second-order method can see. The
+    balanced factors W_j = σ_i^{1/N} on aligned singular vectors are a global minimum with F = 0. Its spectrum comes
+    from the dense Hessian.
 
-    Let ‖W‖ ≤ R on a ball, and C_k = binom(N, k)·N^{−N/2}·R^{N−k}, which bounds the coefficient of tᵏ in the product
-    of all W_j + tV_j for ‖V‖ = 1. Then L1 ≤ C_1² + 2(C_0 + σ_1)C_2 and L2 ≤ 6(C_1C_2 + (C_0 + σ_1)C_3).
+    Where ‖W‖ ≤ R, C_k = binom(N, k)·N^{−N/2}·R^{N−k} bounds the coefficient of tᵏ in the product of all W_j + tV_j for
+    ‖V‖ = 1. So L1 ≤ C_1² + 2(C_0 + σ_1)C_2 and L2 ≤ 6(C_1C_2 + (C_0 + σ_1)C_3).
 
     Source: Kawaguchi (2016), on the saddles of linear networks.
 
@@ -66,9 +65,8 @@ def linear_network(
         checks.count(outputs, "outputs", at_least=k),
     ]
     n = checks.count(num_samples, "num_samples", at_least=inputs)
-    dtype = float_type(dtype)
-    random = generator(seed)
-    # One basis a layer: M = last · diag(σ) · firstᵀ, and the balanced factors pass through those in between.
+    dtype, random = float_type(dtype), generator(seed)
+    # One basis a layer: M = last · diag(σ) · firstᵀ. The balanced factors pass through the bases in between.
     bases = [orthonormal(size, k, random) for size in sizes]
     rows = orthonormal(n, inputs, random) * math.sqrt(n)
     M = (bases[-1] * sigma) @ bases[0].T
@@ -79,35 +77,30 @@ def linear_network(
     def objective(rows: Tensor, dtype: torch.dtype) -> FiniteSum:
         return FiniteSum.from_oracle(partial(_Oracle, sizes), rows.to(dtype), (rows @ M.T).to(dtype))
 
-    def at_zero() -> StationaryPoint:
-        if depth == 2:
-            return dense.stationary_point(zero, "strict saddle", torch.cat([sigma, -sigma]), dtype)
-        return dense.stationary_point(zero, "degenerate", torch.zeros(1), dtype)
-
-    def constants(point: Tensor, radius: float) -> Constants:
-        reach = float(torch.linalg.vector_norm(point)) + radius
-        C = [math.comb(depth, j) * depth ** (-depth / 2) * reach ** max(depth - j, 0) for j in range(4)]
+    def constants(R: float) -> Constants:
+        C = [math.comb(depth, j) * depth ** (-depth / 2) * R ** max(depth - j, 0) for j in range(4)]
         error = C[0] + float(sigma[0])
         return Constants(C[1] ** 2 + 2.0 * error * C[2], 6.0 * (C[1] * C[2] + error * C[3]))
 
-    # F depends on the inputs only through their covariance, so the fewest that are white will do for its spectrum.
+    # F depends on the inputs only through their covariance. So its spectrum is computed with the fewest white inputs.
     fewest = math.sqrt(inputs) * torch.eye(inputs, dtype=torch.float64)
     at_minimum = dense.eigenvalues(objective(fewest, torch.float64), minimum)
+    at_zero = torch.cat([sigma, -sigma]) if depth == 2 else torch.zeros(1)
     return Problem(
         name=f"{depth}-layer linear network ({'-'.join(map(str, sizes))})",
         objective=objective(rows, dtype),
         dimension=zero.numel(),
         dtype=dtype,
         stationary_points=(
-            at_zero(),
+            dense.stationary_point(zero, "strict saddle" if depth == 2 else "degenerate", at_zero, dtype),
             dense.stationary_point(minimum, "minimum", at_minimum, dtype),
         ),
-        local_constants=constants,
+        local_constants=where_norm_below(constants),
     )
 
 
 class _Oracle(Oracle):
-    """The mean loss over rows: signals go forward through the layers, errors backward, and so do their derivatives."""
+    """The mean loss over rows. Signals go forward through the layers, errors backward, and so do their derivatives."""
 
     def __init__(self, sizes: list[int], rows: Tensor, targets: Tensor) -> None:
         self._shapes = [(after, before) for before, after in pairwise(sizes)]
@@ -147,7 +140,7 @@ class _Oracle(Oracle):
         return 0.5 * (outputs - self._targets).square().sum() / len(self._rows)
 
     def _forward(self, W: list[Tensor]) -> list[Tensor]:
-        """The inputs, and the output of every layer."""
+        """The inputs and the output of every layer."""
         signals = [self._rows]
         for w in W:
             signals.append(signals[-1] @ w.T)

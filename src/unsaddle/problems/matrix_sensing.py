@@ -10,27 +10,22 @@ from unsaddle.objective import Oracle
 from unsaddle.objectives import FiniteSum
 from unsaddle.problems import dense
 from unsaddle.problems.arguments import expect_dimension, float_type, generator, normal, orthonormal
-from unsaddle.problems.problem import Constants, Problem
+from unsaddle.problems.problem import Constants, Problem, where_norm_below
 
 
 def matrix_sensing(
     *, size: int, rank: int, measurements: int, seed: int = 0, dtype: torch.dtype = torch.float64
 ) -> Problem:
-    """F(U) = (1/m) Σ_i (⟨A_i, UUᵀ⟩ − b_i)² for U of size × rank, flattened by rows; a finite sum over measurements.
+    """F(U) = (1/m) Σ_i (⟨A_i, UUᵀ⟩ − b_i)² for U of `size` × `rank`, flattened by rows: a finite sum.
 
-    Args:
-        size: n, the rows of U.
-        rank: r, the columns of U.
-        measurements: m, the symmetric Gaussian matrices A_i, scaled to E⟨A, X⟩² = ‖X‖_F² for symmetric X.
-        seed: of A_i and of U*, which has orthonormal columns.
-        dtype: of the points.
+    m = `measurements`. `seed` draws A_i and U*. A_i is symmetric and Gaussian, with E⟨A, X⟩² = ‖X‖_F² for symmetric X.
+    U* has orthonormal columns. Measurements are exact, b_i = ⟨A_i, U*U*ᵀ⟩, so U* is a global minimum with F = 0. Its
+    spectrum comes from the dense Hessian. For rank > 1 it contains 0: U*O is a minimum for every rotation O.
 
-    The measurements are exact, b_i = ⟨A_i, U*U*ᵀ⟩, so U* is a global minimum, where F = 0 (its spectrum is computed
-    from the dense Hessian; for r > 1 it contains 0, since U*O is a minimum for every rotation O). At U = 0 every
-    component's gradient 4(⟨A_i, UUᵀ⟩ − b_i)A_iU vanishes, and ∇²F[V] = −4SV with S = (1/m) Σ b_i A_i. As ⟨S, U*U*ᵀ⟩ =
-    (1/m) Σ b_i² > 0, S has a positive eigenvalue and 0 is a strict saddle with λ_min = −4λ_max(S).
+    At 0 every component's gradient 4(⟨A_i, UUᵀ⟩ − b_i)A_iU vanishes, and ∇²F[V] = −4SV with S = (1/m) Σ b_i A_i. As
+    ⟨S, U*U*ᵀ⟩ = (1/m) Σ b_i² > 0, S has a positive eigenvalue: 0 is a strict saddle with λ_min = −4λ_max(S).
 
-    With T the largest eigenvalue of (1/m) Σ vec(A_i)vec(A_i)ᵀ and ‖U‖_F ≤ R on a ball, L1 ≤ 12TR² + 4‖S‖ and L2 ≤ 24TR.
+    Let T be the largest eigenvalue of (1/m) Σ vec(A_i)vec(A_i)ᵀ. Where ‖U‖_F ≤ R, L1 ≤ 12TR² + 4‖S‖ and L2 ≤ 24TR.
 
     Source: Bhojanapalli, Neyshabur and Srebro (2016).
 
@@ -41,19 +36,14 @@ def matrix_sensing(
     n, r, m = checks.count(size, "size"), checks.count(rank, "rank"), checks.count(measurements, "measurements")
     if r > n:
         raise ValueError(f"rank must be at most size, got {r} and {n}")
-    dtype = float_type(dtype)
-    random = generator(seed)
+    dtype, random = float_type(dtype), generator(seed)
     A = normal(m, n, n, random=random)
     A = (A + A.mT) / 2.0
     target = orthonormal(n, r, random)
     b = torch.einsum("mij,ij->m", A, target @ target.T)
     S = torch.einsum("m,mij->ij", b, A) / m
     flat = A.reshape(m, n * n)
-    T = float(torch.linalg.matrix_norm(flat, ord=2)) ** 2 / m
-
-    def constants(point: Tensor, radius: float) -> Constants:
-        reach = float(torch.linalg.vector_norm(point)) + radius
-        return Constants(12.0 * T * reach**2 + 4.0 * float(torch.linalg.matrix_norm(S, ord=2)), 24.0 * T * reach)
+    T, norm = float(torch.linalg.matrix_norm(flat, ord=2)) ** 2 / m, float(torch.linalg.matrix_norm(S, ord=2))
 
     def objective(dtype: torch.dtype) -> FiniteSum:
         return FiniteSum.from_oracle(lambda *rows: _Oracle(n, r, *rows), flat.to(dtype), b.to(dtype))
@@ -69,7 +59,7 @@ def matrix_sensing(
             dense.stationary_point(zero, "strict saddle", -4.0 * torch.linalg.eigvalsh(S), dtype),
             dense.stationary_point(target.flatten(), "minimum", at_target, dtype),
         ),
-        local_constants=constants,
+        local_constants=where_norm_below(lambda R: Constants(12.0 * T * R**2 + 4.0 * norm, 24.0 * T * R)),
     )
 
 

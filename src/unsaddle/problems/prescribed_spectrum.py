@@ -1,8 +1,8 @@
-"""A saddle with any spectrum, in up to hundreds of thousands of dimensions."""
+"""A saddle with any spectrum, up to hundreds of thousands of dimensions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +10,8 @@ from torch import Tensor
 from unsaddle import checks
 from unsaddle.objectives import Function
 from unsaddle.problems.arguments import expect_dimension, float_type, numbers
-from unsaddle.problems.problem import Constants, Problem, StationaryPoint
+from unsaddle.problems.dense import stationary_point
+from unsaddle.problems.problem import Constants, Kind, Problem, StationaryPoint
 from unsaddle.problems.reflection import reflection
 
 
@@ -26,19 +27,17 @@ def prescribed_spectrum(
 
     Args:
         spectrum: s, the eigenvalues of the Hessian at 0, in any order.
-        power: 4 for the quartic, whose even saddle has no third derivative; 3 for the cubic, whose Hessian is Lipschitz
-            everywhere.
+        power: 4 for the quartic, whose third derivative is 0 at 0. 3 for the cubic, whose Hessian is Lipschitz.
         scale: c > 0.
-        rotation_seed: the seed of Q, a Householder reflection; None for Q = I.
-        dtype: of the points.
+        rotation_seed: the seed of Q, a Householder reflection. None for Q = I.
 
-    0 is stationary and its Hessian Q diag(s) Q has exactly the spectrum s: a strict saddle if some s_i < 0, else the
-    only minimum. Each coordinate with s_i < 0 has wells at |z_i| = √(−s_i/c), with curvature −2s_i (quartic), or at
-    |z_i| = −2s_i/c, with curvature −s_i (cubic). All combinations are stationary; listed are 0, the saddle with only
-    the lowest coordinate in its well (where another one is negative), and a minimum with all of them there.
+    0 is stationary, and its Hessian Q diag(s) Q has the spectrum s: a strict saddle if some s_i < 0, else the only
+    minimum. A coordinate with s_i < 0 has wells at |z_i| = √(−s_i/c) with curvature −2s_i (quartic), or at
+    |z_i| = −2s_i/c with curvature −s_i (cubic). All combinations are stationary. Listed are 0, the saddle with only the
+    lowest coordinate in its well (if another s_i is negative), and a minimum with all of them in theirs.
 
-    Quartic: on a ball where |z_i| ≤ Z, L1 ≤ max_i max(|s_i|, |s_i + 3cZ²|) and L2 ≤ 6cZ. Cubic: L1 ≤ max_i max(|s_i|,
-    |s_i + cZ|) there, and L2 = c everywhere. Every evaluation costs O(d).
+    Where |z_i| ≤ Z, the quartic has L1 ≤ max_i max(|s_i|, |s_i + 3cZ²|) and L2 ≤ 6cZ. The cubic has L1 ≤
+    max_i max(|s_i|, |s_i + cZ|) there, and L2 = c everywhere. Every evaluation costs O(d).
 
     >>> problem = prescribed_spectrum([-1.0, 0.5, 2.0], power=3)
     >>> saddle, minimum = problem.stationary_points
@@ -52,75 +51,44 @@ def prescribed_spectrum(
     if power not in (3, 4):
         raise ValueError(f"power must be 3 or 4, got {power!r}")
     dtype = float_type(dtype)
-    Q = reflection(s.numel(), rotation_seed, dtype)
-    exact_Q = reflection(s.numel(), rotation_seed, torch.float64)
+    d, quartic = s.numel(), power == 4
+    Q, exact_Q = (reflection(d, rotation_seed, type_) for type_ in (dtype, torch.float64))
+    s_rounded = s.to(dtype)
+    # The added term is weight·z²h with h = z² or |z|, its gradient slope·zh, its curvature bend·h.
+    weight, slope, bend = (0.25 * c, c, 3.0 * c) if quartic else (c / 6.0, 0.5 * c, c)
+
+    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+        z = Q(expect_dimension(x, d))
+        square = z * z
+        h = square if quartic else z.abs()
+        value = 0.5 * torch.dot(s_rounded, square) + weight * torch.dot(square, h)
+        return value, Q(h.mul_(slope).add_(s_rounded).mul_(z))
+
+    def hvp(x: Tensor, v: Tensor) -> Tensor:
+        z = Q(expect_dimension(x, d))
+        h = z * z if quartic else z.abs()
+        return Q(h.mul_(bend).add_(s_rounded).mul_(Q(v)))
 
     def stationary(in_well: Tensor) -> StationaryPoint:
-        wells = (-s / c).sqrt() if power == 4 else -2.0 * s / c
-        curvatures = torch.where(in_well, -2.0 * s if power == 4 else -s, s)
-        lowest = float(curvatures.min())
-        return StationaryPoint(
-            point=exact_Q(torch.where(in_well, wells, torch.zeros_like(s))).to(dtype),
-            kind="strict saddle" if lowest < 0.0 else "minimum",
-            lowest_curvature=lowest,
-            largest_curvature=float(curvatures.abs().max()),
-        )
+        wells = (-s / c).sqrt() if quartic else -2.0 * s / c
+        curvatures = torch.where(in_well, -2.0 * s if quartic else -s, s)
+        kind: Kind = "strict saddle" if float(curvatures.min()) < 0.0 else "minimum"
+        return stationary_point(exact_Q(torch.where(in_well, wells, torch.zeros_like(s))), kind, curvatures, dtype)
 
     def constants(point: Tensor, radius: float) -> Constants:
         reach = exact_Q(point).abs() + radius
-        added = 3.0 * c * reach**2 if power == 4 else c * reach
-        smoothness = float(torch.maximum(s.abs(), (s + added).abs()).max())
-        return Constants(smoothness, 6.0 * c * float(reach.max()) if power == 4 else c)
+        smoothness = float(torch.maximum(s.abs(), (s + bend * (reach**2 if quartic else reach)).abs()).max())
+        return Constants(smoothness, 6.0 * c * float(reach.max()) if quartic else c)
 
     negative = s < 0.0
-    only_lowest = negative & (torch.arange(s.numel()) == s.argmin())
-    value_and_grad, hvp = (_quartic if power == 4 else _cubic)(s.to(dtype), c, Q)
-    name = "quartic" if power == 4 else "cubic"
+    only_lowest, count = negative & (torch.arange(d) == s.argmin()), int(negative.sum())
+    in_wells = [torch.zeros_like(negative), *[only_lowest] * (count > 1), *[negative] * (count > 0)]
     return Problem(
-        name=f"{name} with a prescribed spectrum (d={s.numel()}, lowest {float(s.min()):.3g})",
+        name=f"{'quartic' if quartic else 'cubic'} with a prescribed spectrum (d={d}, lowest {float(s.min()):.3g})",
         objective=Function(value_and_grad, gradient=True, hvp=hvp),
-        dimension=s.numel(),
+        dimension=d,
         dtype=dtype,
-        stationary_points=tuple(
-            stationary(wells)
-            for wells, wanted in (
-                (torch.zeros_like(negative), True),
-                (only_lowest, int(negative.sum()) > 1),
-                (negative, bool(negative.any())),
-            )
-            if wanted
-        ),
-        hessian_lipschitz=c if power == 3 else None,
+        stationary_points=tuple(stationary(in_well) for in_well in in_wells),
+        hessian_lipschitz=None if quartic else c,
         local_constants=constants,
     )
-
-
-Formulas = tuple[Callable[[Tensor], tuple[Tensor, Tensor]], Callable[[Tensor, Tensor], Tensor]]
-
-
-def _quartic(s: Tensor, c: float, Q: Callable[[Tensor], Tensor]) -> Formulas:
-    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
-        z = Q(expect_dimension(x, s.numel()))
-        square = z * z
-        value = 0.5 * torch.dot(s, square) + 0.25 * c * torch.dot(square, square)
-        return value, Q(square.mul_(c).add_(s).mul_(z))
-
-    def hvp(x: Tensor, v: Tensor) -> Tensor:
-        z = Q(expect_dimension(x, s.numel()))
-        return Q(z.mul(z).mul_(3.0 * c).add_(s).mul_(Q(v)))
-
-    return value_and_grad, hvp
-
-
-def _cubic(s: Tensor, c: float, Q: Callable[[Tensor], Tensor]) -> Formulas:
-    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
-        z = Q(expect_dimension(x, s.numel()))
-        square, size = z * z, z.abs()
-        value = 0.5 * torch.dot(s, square) + c / 6.0 * torch.dot(square, size)
-        return value, Q(size.mul_(0.5 * c).add_(s).mul_(z))
-
-    def hvp(x: Tensor, v: Tensor) -> Tensor:
-        z = Q(expect_dimension(x, s.numel()))
-        return Q(z.abs().mul_(c).add_(s).mul_(Q(v)))
-
-    return value_and_grad, hvp

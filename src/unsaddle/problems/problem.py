@@ -1,4 +1,4 @@
-"""A test problem: an objective, the stationary points that are known exactly, and the constants of its smoothness."""
+"""A test problem: an objective, its known stationary points, and the constants of its smoothness."""
 
 from __future__ import annotations
 
@@ -17,31 +17,38 @@ Kind = Literal["strict saddle", "minimum", "degenerate"]
 
 
 class Constants(NamedTuple):
-    """Upper bounds of the paper's L1 and L2: of ‖∇²F‖ and of the Lipschitz constant of ∇²F."""
+    """Upper bounds of ‖∇²F‖ (L1) and of the Lipschitz constant of ∇²F (L2)."""
 
     smoothness: float
     hessian_lipschitz: float
 
 
+LocalConstants = Callable[[Tensor, float], Constants]
+"""(point, radius) → bounds on the ball of this radius around the point."""
+
+
+def where_norm_below(bounds: Callable[[float], Constants]) -> LocalConstants:
+    """Bounds on a ball, from bounds(R) that hold where ‖x‖ ≤ R."""
+    return lambda point, radius: bounds(float(torch.linalg.vector_norm(point)) + radius)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StationaryPoint:
-    """A point where ∇F = 0, and the two ends of what its Hessian does."""
+    """A point where ∇F = 0, with its lowest and its largest curvature."""
 
     point: Tensor
     kind: Kind
-    """A strict saddle has λ_min < 0 (a maximum is one too); at a minimum λ_min may be 0, where the minimum is not
-    isolated; a degenerate point has λ_min = 0 and is not a minimum, so that no second-order method can tell."""
+    """A strict saddle has λ_min < 0: a maximum is one too. A minimum that is not isolated may have λ_min = 0. A
+    degenerate point has λ_min = 0 and is not a minimum, which no second-order method can tell."""
     lowest_curvature: float
-    """λ_min(∇²F), from a formula or from the dense Hessian."""
+    """λ_min(∇²F), by a formula or from the dense Hessian."""
     largest_curvature: float
     """max |λ(∇²F)|."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """An objective of which the answer is known.
-
-    All constants are those of F. A sample F_S can exceed them.
+    """An objective whose answer is known. The constants hold for F. A sample F_S can exceed them.
 
     >>> import unsaddle.problems as problems
     >>> problem = problems.two_dimensional_saddle()
@@ -56,13 +63,13 @@ class Problem:
     dimension: int
     dtype: torch.dtype
     stationary_points: tuple[StationaryPoint, ...]
-    """Known ones; there may be others."""
+    """The known ones. There may be others."""
     smoothness: float | None = None
-    """L1 on the whole space, None where there is none."""
+    """L1 on the whole space, if it exists."""
     hessian_lipschitz: float | None = None
-    """L2 on the whole space, None where there is none."""
-    local_constants: Callable[[Tensor, float], Constants] | None = None
-    """Bounds on the ball around a point; `constants_near` asks it. Only a problem with both global ones may omit it."""
+    """L2 on the whole space, if it exists."""
+    local_constants: LocalConstants | None = None
+    """Bounds on a ball. Required unless L1 and L2 exist on the whole space. `constants_near` checks its arguments."""
 
     def __post_init__(self) -> None:
         if self.local_constants is None and (self.smoothness is None or self.hessian_lipschitz is None):
@@ -72,16 +79,14 @@ class Problem:
 
     @property
     def saddles(self) -> tuple[StationaryPoint, ...]:
-        """The strict saddles."""
         return tuple(s for s in self.stationary_points if s.kind == "strict saddle")
 
     @property
     def minima(self) -> tuple[StationaryPoint, ...]:
-        """The minima."""
         return tuple(s for s in self.stationary_points if s.kind == "minimum")
 
     def constants_near(self, point: Tensor, radius: float) -> Constants:
-        """Upper bounds of ‖∇²F‖ and of the Lipschitz constant of ∇²F on the ball of this radius around the point."""
+        """Upper bounds of L1 and L2 on the ball of this radius around the point."""
         point = expect_dimension(checks.point(point, "point"), self.dimension, "point").double()
         radius = checks.not_negative(radius, "radius")
         if self.local_constants is not None:

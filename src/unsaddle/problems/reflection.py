@@ -12,7 +12,7 @@ from unsaddle.problems.arguments import generator, normal
 
 
 def reflection(dimension: int, seed: int | None, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """Q = I − 2wwᵀ for a random unit vector w, which is its own inverse; the identity if `seed` is None.
+    """Q = I − 2wwᵀ for a random unit vector w. Q is its own inverse. The identity if `seed` is None.
 
     >>> Q = reflection(3, 0, torch.float64)
     >>> x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""A chain of saddles, passed one after another."""
+"""A chain of saddles that a method passes one after another."""
 
 from __future__ import annotations
 
@@ -14,55 +14,46 @@ from unsaddle.problems.dense import stationary_point
 from unsaddle.problems.problem import Problem, StationaryPoint
 
 BUMP_FIRST = 6.0 * 0.8**2 * math.sqrt(0.2)
-"""max |b'|, attained at t² = 1/5; |b''| ≤ 6 at t = 0 and |b'''| ≤ 48 at t = 1."""
+"""max |b'| of the bump b, at t² = 1/5. Also |b''| ≤ 6, at t = 0, and |b'''| ≤ 48, at t = 1."""
 
 
 def saddle_chain(*, length: int, gamma: float = 1.0, dtype: torch.dtype = torch.float64) -> Problem:
-    """f(x) = Σ_k w(x_k) + (γ/3) Σ_{k≥2} (1 − b(x_{k−1})) b(x_k), a smooth kin of the octopus of Du et al. (2017).
+    """f(x) = Σ_k w(x_k) + (γ/3) Σ_{k≥2} (1 − b(x_{k−1})) b(x_k), a smooth relative of the octopus of Du et al. (2017).
 
-    Args:
-        length: d, the number of saddles in the chain and the dimension.
-        gamma: γ, the negative curvature at each of them.
-        dtype: of the points.
+    There are d = `length` saddles in d dimensions, each with the negative curvature −γ, γ = `gamma`.
 
     The well w has w'' = γ·min(2|t| − 1, 1): a hump at 0 with curvature −γ, minima at ±1 with curvature γ. The bump
-    b(t) = 1 − (1 − t²)³ for |t| ≤ 1, and 1 beyond, has b' = 0 at 0, ±1 and beyond, b''(0) = 6 and b''(±1) = 0. So
-    coordinate k is held at 0 by the curvature −γ + 2γ = γ while x_{k−1} = 0, and let go once x_{k−1} has reached ±1.
+    b(t) = 1 − (1 − t²)³ for |t| ≤ 1, and 1 beyond, has b' = 0 at 0, ±1 and beyond, b''(0) = 6 and b''(±1) = 0. While
+    x_{k−1} = 0, the curvature −γ + 2γ = γ holds x_k at 0. When x_{k−1} has reached ±1, x_k is free.
 
     All points of {−1, 0, 1}^d are stationary, with a diagonal Hessian. Listed is the chain x^(j) = (1, …, 1, 0, …, 0)
-    with j ones: for j < d a strict saddle with the single negative eigenvalue −γ, all others being γ; for j = d a
-    minimum with spectrum {γ}. A first-order method arrives at each with the next coordinate near 0, held there until
-    then, and waits.
+    with j ones. For j < d it is a strict saddle, with one eigenvalue −γ and all others γ. For j = d it is a minimum
+    with spectrum {γ}. A first-order method arrives at each saddle with the next coordinate near 0, and waits there.
 
-    f is twice differentiable with L1 ≤ γ + (γ/3)(6 + 2B²) < 4.97γ and L2 ≤ 2γ + (γ/3)(48 + 18√2·B) < 32.6γ
-    everywhere, B = max |b'| < 1.7174: the Hessian is tridiagonal with rows summing to at most the first, and in
-    D³f[v,v,v] the mixed terms Σ v_k²(|v_{k−1}| + |v_{k+1}|) are at most √2‖v‖³.
+    f is twice differentiable. With B = max |b'| < 1.7174, everywhere L1 ≤ γ + (γ/3)(6 + 2B²) < 4.97γ, since the Hessian
+    is tridiagonal and no row sums to more, and L2 ≤ 2γ + (γ/3)(48 + 18√2·B) < 32.6γ, since in D³f[v,v,v] the mixed
+    terms Σ v_k²(|v_{k−1}| + |v_{k+1}|) are at most √2‖v‖³.
 
     >>> problem = saddle_chain(length=3)
     >>> [p.point.tolist() for p in problem.saddles]
     [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
-    d = checks.count(length, "length")
-    gamma = checks.positive(gamma, "gamma")
-    dtype = float_type(dtype)
+    d, gamma, dtype = checks.count(length, "length"), checks.positive(gamma, "gamma"), float_type(dtype)
 
     def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
         size, room = _parts(expect_dimension(x, d))
         b = 1.0 - room**3
-        held = _held(b)
         outside = (size - 1.0).clamp_min(0.0)
         inside = size - outside  # min(|t|, 1), where w = |t|³/3 − t²/2; beyond it, −1/6 + (|t| − 1)²/2
         wells = inside**3 / 3.0 - inside**2 / 2.0 + outside**2 / 2.0
         value = gamma * (wells.sum() + torch.dot(1.0 - b[:-1], b[1:]) / 3.0)
         slopes = inside**2 - inside + outside
-        return value, gamma * (x.sign() * slopes + 2.0 * x * room**2 * held)
+        return value, gamma * (x.sign() * slopes + 2.0 * x * room**2 * _held(b))
 
     def hvp(x: Tensor, v: Tensor) -> Tensor:
         size, room = _parts(expect_dimension(x, d))
-        held = _held(1.0 - room**3)
-        first = 6.0 * x * room**2
-        second = 6.0 * room * (room - 4.0 * x * x)
-        product = ((2.0 * size - 1.0).clamp_max(1.0) + second * held / 3.0) * v
+        first, second = 6.0 * x * room**2, 6.0 * room * (room - 4.0 * x * x)  # b' and b''
+        product = ((2.0 * size - 1.0).clamp_max(1.0) + second * _held(1.0 - room**3) / 3.0) * v
         cross = first[:-1] * first[1:] / 3.0
         product[:-1] -= cross * v[1:]
         product[1:] -= cross * v[:-1]
@@ -85,12 +76,12 @@ def saddle_chain(*, length: int, gamma: float = 1.0, dtype: torch.dtype = torch.
 
 
 def _parts(x: Tensor) -> tuple[Tensor, Tensor]:
-    """|x| and (1 − x²)₊, of which the bump and its derivatives are made."""
+    """|x| and (1 − x²)₊, the parts of the bump and its derivatives."""
     return x.abs(), (1.0 - x * x).clamp_min(0.0)
 
 
 def _held(b: Tensor) -> Tensor:
-    """What multiplies b(x_k) in f: 1 − b(x_{k−1}) − b(x_{k+1}); the first has no gate, and the last is none."""
+    """The factor of b(x_k) in f: 1 − b(x_{k−1}) − b(x_{k+1}). Nothing holds the first, and the last holds nothing."""
     held = torch.ones_like(b)
     held[0] = 0.0
     held[1:] -= b[:-1]

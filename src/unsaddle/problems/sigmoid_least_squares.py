@@ -30,15 +30,12 @@ def sigmoid_least_squares(features: Tensor, labels: Tensor, *, penalty: float = 
         labels: b_i, zeros and ones.
         penalty: λ, in front of the least squares.
 
-    No stationary point is known in general. The regulariser is kept whole on a sample, whose rows are gathered once. A
-    gradient costs the two products Ax and Aᵀr and a few passes over x; a Hessian product costs three.
+    No stationary point is known in general. A sample keeps the whole regulariser, and its rows are gathered once. A
+    gradient costs the two products Ax and Aᵀr and a few passes over x. A Hessian product costs three products.
 
-    With R = max_i ‖a_i‖, everywhere and on every sample,
-
-        L1 ≤ 2 + 0.15406·λ·R²,    L2 ≤ 4.6686 + 0.20203·λ·R³,
-
-    since h(t) = t²/(1+t²) has |h''| ≤ 2 and |h'''| ≤ 4.6686, φ(z) = (b − σ(z))² has |φ''| ≤ 0.15406 and
-    |φ'''| ≤ 0.20203, and (1/n) Σ |a_iᵀu|ᵏ ≤ Rᵏ for unit vectors u.
+    With R = max_i ‖a_i‖, L1 ≤ 2 + 0.15406·λ·R² and L2 ≤ 4.6686 + 0.20203·λ·R³, everywhere and on every sample:
+    h(t) = t²/(1+t²) has |h''| ≤ 2 and |h'''| ≤ 4.6686, φ(z) = (b − σ(z))² has |φ''| ≤ 0.15406 and |φ'''| ≤ 0.20203, and
+    (1/n) Σ |a_iᵀu|ᵏ ≤ Rᵏ for unit vectors u.
 
     Source: Xu, Jin and Yang (2017), the simulation, with λ = 3.
 
@@ -67,7 +64,7 @@ def sigmoid_least_squares(features: Tensor, labels: Tensor, *, penalty: float = 
 
 
 class _Oracle(Oracle):
-    """F_S by hand. The residual is s = σ(±xᵀa), which keeps its digits where b − σ(xᵀa) would cancel."""
+    """F_S and its derivatives. The residual is s = σ(±xᵀa), since b − σ(xᵀa) would lose digits."""
 
     def __init__(self, penalty: float, features: Tensor, signs: Tensor) -> None:
         self._features, self._signs = features, signs
@@ -75,17 +72,15 @@ class _Oracle(Oracle):
 
     @functools.cached_property
     def _transposed(self) -> Tensor:
-        # A product with the transpose of a CSR matrix scatters; with the transpose in CSR it gathers, in parallel.
+        # A product with the transpose of a CSR matrix scatters. With the transpose in CSR it gathers, in parallel.
         return _csr_transpose(self._features) if self._features.layout is torch.sparse_csr else self._features.T
 
     def value(self, x: Tensor) -> Tensor:
-        s = self._residuals(x)
         square = x * x
-        return self._value(s, square, torch.reciprocal(square + 1.0))
+        return self._value(self._residuals(x), square, torch.reciprocal(square + 1.0))
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        s = self._residuals(x)
-        square = x * x
+        s, square = self._residuals(x), x * x
         q = torch.reciprocal(square + 1.0)
         value = self._value(s, square, q)
         slopes = s.mul(s).mul_(1.0 - s).mul_(self._signs)  # φ'/2
@@ -101,8 +96,8 @@ class _Oracle(Oracle):
         return product.add_(torch.mv(self._transposed, bends), alpha=2.0 * self._weight)
 
     def _value(self, s: Tensor, square: Tensor, q: Tensor) -> Tensor:
-        # Sums, not dot products: BLAS shares a dot of a few thousand numbers among threads, and on a busy machine
-        # their meeting again costs more than both matrix products.
+        # Sums, not dot products: BLAS splits a dot of a few thousand numbers among threads. On a busy machine joining
+        # them costs more than both matrix products.
         return torch.sum(square * q) + self._weight * torch.sum(s * s)
 
     def _residuals(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Spectra for `prescribed_spectrum`: each a float64 vector, smallest first, that makes one thing hard."""
+"""Spectra for `prescribed_spectrum`: float64 vectors, smallest first, each with one difficulty."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ def random_spectrum(dimension: int, *, lowest: float, largest: float, seed: int 
     [-1.0, 2.0]
     """
     checks.count(dimension, "dimension", at_least=2)
-    _check_order(lowest, largest)
+    if not lowest < largest:
+        raise ValueError(f"lowest must be below largest, got {lowest} and {largest}")
     return _with_ends(torch.rand(dimension, generator=generator(seed), dtype=torch.float64), lowest, largest)
 
 
 def near_ties(
     dimension: int, *, lowest: float, largest: float, ties: int = 5, gap: float = 1e-3, seed: int = 0
 ) -> Tensor:
-    """λ_min = `lowest` with `ties` − 1 others above it in steps of `gap`; the rest uniform in [0, `largest`].
+    """λ_min = `lowest`, and `ties` − 1 others above it in steps of `gap`. The rest is uniform in [0, `largest`].
 
-    No method separates the tied eigenvectors quickly, and none has to: each of them is a way down.
+    No method separates the tied eigenvectors quickly, and none has to: each is a way down.
 
     >>> near_ties(5, lowest=-1.0, largest=2.0, ties=2, gap=0.25)[:2].tolist()
     [-1.0, -0.75]
@@ -46,7 +47,7 @@ def around_threshold(
 ) -> Tensor:
     """λ_min just on one side of −γ: −γ(1 + margin) for `side="below"`, −γ(1 − margin) for `side="above"`.
 
-    The rest is uniform in [0, `largest`]. Below, a method that looks for curvature −γ must find it; above, it need not.
+    The rest is uniform in [0, `largest`]. A search for curvature −γ must find λ_min below it, and need not above.
 
     >>> around_threshold(3, gamma=1.0, side="below", largest=2.0)[0].item()
     -1.1
@@ -54,13 +55,12 @@ def around_threshold(
     checks.count(dimension, "dimension", at_least=2)
     checks.probability(margin, "margin")
     sign = 1.0 if checks.choice(side, "side", ("below", "above")) == "below" else -1.0
-    return rank_one_negative(
-        dimension, lowest=-checks.positive(gamma, "gamma") * (1.0 + sign * margin), largest=largest, seed=seed
-    )
+    lowest = -checks.positive(gamma, "gamma") * (1.0 + sign * margin)
+    return rank_one_negative(dimension, lowest=lowest, largest=largest, seed=seed)
 
 
 def rank_one_negative(dimension: int, *, lowest: float, largest: float, seed: int = 0) -> Tensor:
-    """One negative eigenvalue, `lowest`; the rest uniform in [0, `largest`]: a needle to be found.
+    """One negative eigenvalue, `lowest`. The rest is uniform in [0, `largest`].
 
     >>> (rank_one_negative(100, lowest=-0.1, largest=1.0) < 0).sum().item()
     1
@@ -76,7 +76,7 @@ def rank_one_negative(dimension: int, *, lowest: float, largest: float, seed: in
 
 
 def positive_semidefinite(dimension: int, *, largest: float, zeros: int = 1, seed: int = 0) -> Tensor:
-    """`zeros` exact zeros, the rest uniform in (0, `largest`]: there is nothing to find.
+    """`zeros` exact zeros. The rest is uniform in (0, `largest`], so there is nothing to find.
 
     >>> positive_semidefinite(3, largest=1.0, zeros=2).tolist()
     [0.0, 0.0, 1.0]
@@ -84,18 +84,13 @@ def positive_semidefinite(dimension: int, *, largest: float, zeros: int = 1, see
     checks.positive(largest, "largest")
     zeros = checks.count(zeros, "zeros", at_least=0)
     checks.count(dimension, "dimension", at_least=zeros + 1)
-    # Away from zero by a hundredth of the largest, so that the number of zeros is what was asked for.
+    # The rest starts at a hundredth of the largest, so that none of it is zero.
     rest = torch.rand(dimension - zeros, generator=generator(seed), dtype=torch.float64)
     return torch.cat([torch.zeros(zeros, dtype=torch.float64), _with_top(0.01 + 0.99 * rest, largest)])
 
 
-def _check_order(lowest: float, largest: float) -> None:
-    if not lowest < largest:
-        raise ValueError(f"lowest must be below largest, got {lowest} and {largest}")
-
-
 def _with_ends(fractions: Tensor, lowest: float, largest: float) -> Tensor:
-    """Fractions of [0, 1] stretched over [lowest, largest], with the ends attained (one entry: the largest)."""
+    """Fractions in [0, 1] stretched over [lowest, largest]. Both ends are attained. A single entry is the largest."""
     spectrum = _with_top(lowest + (largest - lowest) * fractions, largest)
     if spectrum.numel() > 1:
         spectrum[0] = lowest

@@ -15,29 +15,19 @@ from unsaddle.problems.problem import Constants, Problem, StationaryPoint
 
 
 def symmetric_factorisation(
-    eigenvalues: Tensor | Sequence[float],
-    *,
-    size: int,
-    rank: int,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
+    eigenvalues: Tensor | Sequence[float], *, size: int, rank: int, seed: int = 0, dtype: torch.dtype = torch.float64
 ) -> Problem:
-    """f(U) = ¼‖UUᵀ − M‖_F² for U of size × rank, flattened by rows; d = size · rank.
+    """f(U) = ¼‖UUᵀ − M‖_F² for U of `size` × `rank`, flattened by rows.
 
-    Args:
-        eigenvalues: m_1 ≥ m_2 ≥ … > 0, the nonzero eigenvalues of M, at least `rank` of them.
-        size: n, the rows of U.
-        rank: r, the columns of U.
-        seed: of the eigenvectors q_i of M.
-        dtype: of the points.
+    M has the nonzero `eigenvalues` m_1 ≥ m_2 ≥ … > 0, at least r = `rank` of them. `seed` draws its eigenvectors q_i.
 
     For each k ≤ r the matrix U_k = [√m_1 q_1, …, √m_k q_k, 0, …, 0] is stationary, since ∇f = (UUᵀ − M)U. Its Hessian
     ∇²f[V] = (UUᵀ − M)V + UVᵀU + VUᵀU maps span{q_i e_jᵀ, q_j e_iᵀ} to itself and has the eigenvalues
 
         2m_i;  0 and m_i + m_j (i < j ≤ k);  m_j − m_i (i > k ≥ j);  −m_i (i, j > k);  0 (i ≤ k < j).
 
-    So U_0 = 0, …, U_{r−1} are strict saddles with λ_min = −m_{k+1}, and U_r is a global minimum. On a ball where the
-    spectral norm of U is at most R, −m_1 ≤ ∇²f ≤ 3R² and L2 ≤ 6R, since D³f[V,V,V] = 6⟨UVᵀ, VVᵀ⟩.
+    So U_0 = 0, …, U_{r−1} are strict saddles with λ_min = −m_{k+1}, and U_r is a global minimum. Where the spectral
+    norm of U is at most R, −m_1 ≤ ∇²f ≤ 3R² and L2 ≤ 6R, since D³f[V,V,V] = 6⟨UVᵀ, VVᵀ⟩.
 
     >>> problem = symmetric_factorisation([3.0, 1.0], size=5, rank=2)
     >>> [(p.kind, p.lowest_curvature, p.largest_curvature) for p in problem.stationary_points]
@@ -47,8 +37,7 @@ def symmetric_factorisation(
     n, r = checks.count(size, "size"), checks.count(rank, "rank")
     if not r <= nonzero.numel() <= n:
         raise ValueError(f"need rank <= number of eigenvalues <= size, got {r}, {nonzero.numel()} and {n}")
-    dtype = float_type(dtype)
-    q = orthonormal(n, nonzero.numel(), generator(seed))
+    dtype, q = float_type(dtype), orthonormal(n, nonzero.numel(), generator(seed))
     M = ((q * nonzero) @ q.T).to(dtype)
 
     def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,7 +70,7 @@ def symmetric_factorisation(
 
 
 def _spectrum(m: Tensor, k: int, r: int) -> Tensor:
-    """The eigenvalues in the docstring above, without their multiplicities."""
+    """The eigenvalues at U_k, as `symmetric_factorisation` lists them, without their multiplicities."""
     inside, outside = m[:k], m[k:]
     tied = torch.zeros(1 if k > 1 or 0 < k < r else 0, dtype=m.dtype)
     lifted = (inside[:, None] - outside[None, :]).flatten()

@@ -1,4 +1,4 @@
-"""One modest instance of every problem, for suites that loop over all of them."""
+"""One small instance of every problem, for tests that loop over all of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import torch
 
 from unsaddle.problems import spectra
 from unsaddle.problems.arguments import generator, normal
+from unsaddle.problems.dense import stationary_point
 from unsaddle.problems.hadamard_regression import hadamard_regression
 from unsaddle.problems.linear_network import linear_network
 from unsaddle.problems.matrix_sensing import matrix_sensing
 from unsaddle.problems.phase_retrieval import phase_retrieval
 from unsaddle.problems.prescribed_spectrum import prescribed_spectrum
-from unsaddle.problems.problem import Problem, StationaryPoint
+from unsaddle.problems.problem import Problem
 from unsaddle.problems.saddle_chain import saddle_chain
 from unsaddle.problems.sigmoid_least_squares import sigmoid_least_squares
 from unsaddle.problems.symmetric_factorisation import symmetric_factorisation
@@ -22,7 +23,7 @@ from unsaddle.problems.two_dimensional_saddle import two_dimensional_saddle
 
 
 def zoo(dtype: torch.dtype = torch.float64) -> tuple[Problem, ...]:
-    """Problems of at most 60 dimensions, each under a name of its own and with at least one known stationary point.
+    """Problems of at most 60 dimensions, each with its own name and at least one known stationary point.
 
     >>> problems = zoo()
     >>> len({problem.name for problem in problems}) == len(problems)
@@ -62,16 +63,11 @@ def _spectra(dtype: torch.dtype) -> tuple[Problem, ...]:
 
 
 def _balanced_sigmoid(dtype: torch.dtype) -> Problem:
-    """The paper's function on rows that carry both labels, so that 0 is a minimum: φ'' = 1/8 there and h'' = 2."""
+    """The paper's function on rows that each have both labels. So 0 is a minimum, with φ'' = 1/8 and h'' = 2."""
     n, d, penalty = 40, 20, 3.0
     rows = normal(n // 2, d, random=generator(0))
     features, labels = rows.repeat(2, 1), torch.arange(n) < n // 2
     eigenvalues = 2.0 + penalty / (8 * n) * torch.linalg.eigvalsh(features.T @ features)
-    minimum = StationaryPoint(
-        point=torch.zeros(d, dtype=dtype),
-        kind="minimum",
-        lowest_curvature=float(eigenvalues[0]),
-        largest_curvature=float(eigenvalues[-1]),
-    )
+    minimum = stationary_point(torch.zeros(d), "minimum", eigenvalues, dtype)
     problem = sigmoid_least_squares(features.to(dtype), labels, penalty=penalty)
     return replace(problem, name="sigmoid least squares, balanced", stationary_points=(minimum,))
