@@ -28,10 +28,10 @@ class Case:
     """∇²F, dense. A case without it knows its lowest curvature from a formula."""
     lowest: Callable[[Tensor], float] | None = None
     """λ_min(∇²F) from a formula."""
-    eps: float
-    gamma: float
-    max_samples: int
-    """Of one run: component gradients, values and Hessian products together."""
+    eps: float = 1e-2
+    gamma: float = 0.1
+    max_samples: int = 1_000_000
+    """The budget of one run: component gradients, values and Hessian products together."""
 
     def __post_init__(self) -> None:
         if self.hessian is None and self.lowest is None:

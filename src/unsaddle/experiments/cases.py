@@ -79,9 +79,6 @@ def phases() -> Case:
         value=lambda x: 0.25 * float((((A @ x) ** 2 - squares) ** 2).mean()),
         gradient=lambda x: A.T @ (((A @ x) ** 2 - squares) * (A @ x)) / n,
         hessian=lambda x: (A.T * (3.0 * (A @ x) ** 2 - squares)) @ A / n,
-        eps=1e-2,
-        gamma=0.1,
-        max_samples=1_000_000,
     )
 
 

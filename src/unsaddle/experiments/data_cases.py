@@ -97,9 +97,6 @@ def sigmoid(name: str, A: Tensor, b: Tensor) -> Case:
         value=value,
         gradient=gradient,
         hessian=hessian,
-        eps=1e-2,
-        gamma=0.1,
-        max_samples=1_000_000,
     )
 
 
@@ -122,9 +119,8 @@ def product(name: str, A: Tensor, labels: Tensor) -> Case:
         u, v = x[:p], x[p:]
         slope = torch.diag(M @ (u * v) - g)
         cross = v[:, None] * M * u + slope
-        return torch.cat(
-            [torch.cat([v[:, None] * M * v, cross], dim=1), torch.cat([cross.T, u[:, None] * M * u], dim=1)]
-        )
+        blocks = ([v[:, None] * M * v, cross], [cross.T, u[:, None] * M * u])
+        return torch.cat([torch.cat(block, dim=1) for block in blocks])
 
     return Case(
         name=f"u∘v, {name}",
@@ -134,9 +130,7 @@ def product(name: str, A: Tensor, labels: Tensor) -> Case:
         value=value,
         gradient=gradient,
         hessian=hessian,
-        eps=1e-2,
         gamma=0.05,
-        max_samples=1_000_000,
     )
 
 
