@@ -63,19 +63,9 @@ def table_one(slope: Curves, one: Curves) -> Table:
             continue
         gradients, products = fit(curve, count("gradients")), fit(curve, count("products"))
         simple = fit(one.get((row.method, None, "auto")), count("gradients"))
-        lines.append(
-            [
-                row.name,
-                f"ε^{row.power:.3g}",
-                row.bound,
-                round(row.gradients, 2),
-                *_cells(gradients),
-                row.products,
-                *(_cells(products) if row.products is not None else [None] * 3),
-                *_cells(simple),
-                gradients.missing,
-            ]
-        )
+        paper = (row.name, f"ε^{row.power:.3g}", row.bound, round(row.gradients, 2))
+        isos = _cells(products) if row.products is not None else [None] * 3
+        lines.append([*paper, *_cells(gradients), row.products, *isos, *_cells(simple), gradients.missing])
     exponents = ("IFO, paper", "IFO, slope", "from", "to", "ISO, paper", "ISO, slope", "from", "to")
     return Table(
         caption="Exponents of 1/ε: the paper's, on the slope, and on one function",
@@ -104,22 +94,19 @@ def by_dimension(dimension: Curves) -> Table:
     lines: list[list[Cell]] = []
     for (method, _, _), curve in dimension.items():
         steps, times = fit(curve, count("calls")), step_time(curve)
-        lines.append(
-            [
-                drawn_as(method).label,
-                *(_median(curve[x]) for x in (min(curve), max(curve))),
-                _rounded(ratio(curve, count("gradients")), 2),
-                *_cells(steps),
-                *_cells(times),
-                _rounded(ratio(curve, count("seconds")), 1),
-            ]
+        samples = (
+            _median(curve[min(curve)]),
+            _median(curve[max(curve)]),
+            _rounded(ratio(curve, count("gradients")), 2),
         )
+        whole = _rounded(ratio(curve, count("seconds")), 1)
+        lines.append([drawn_as(method).label, *samples, *_cells(steps), *_cells(times), whole])
     least, most = ends(dimension)
-    samples = (f"IFO at d = {least}", f"IFO at d = {most}", "ratio")
+    medians = (f"IFO at d = {least}", f"IFO at d = {most}", "ratio")
     exponents = ("calls ~ d^", "from", "to", "time of a call ~ d^", "from", "to")
     return Table(
         caption=f"d from {least} to {most}: samples, exponents of d in oracle calls, and, from d = {LONG_VECTORS} on, "
         "in the time of a call",
-        heads=("method", *samples, *exponents, "ratio of whole times"),
+        heads=("method", *medians, *exponents, "ratio of whole times"),
         rows=lines,
     )

@@ -83,7 +83,7 @@ def _dimension(dimension: Curves) -> Figure:
 
 
 def _eps(slope: Curves, one: Curves) -> Figure:
-    """Samples against 1/ε, where bounds bite and where they do not."""
+    """Samples against 1/ε, on the slope and on one function."""
     with journal():
         figure, axes = new_figure(1, 2, width=TWO_COLUMNS, height=3.1)
         titles = ("slope: for each ε a function of its own", "one function")
