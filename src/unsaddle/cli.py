@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 COMMANDS = ("reproduce", "compare", "complexity", "report")
-"""Each is a function in the file of its name in `commands/`."""
+"""`commands/` has a file for each, with a function of the same name."""
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def app() -> Any:
-    """All commands, as typer has them."""
+    """The typer application with all commands."""
     import typer
 
     commands = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

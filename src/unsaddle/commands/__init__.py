@@ -1,1 +1,1 @@
-"""The commands of `unsaddle`, one a file, each with a function of its own name that typer turns into a command."""
+"""The commands of `unsaddle`. Each file holds a function of its own name, which typer turns into a command."""

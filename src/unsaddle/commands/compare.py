@@ -54,14 +54,8 @@ def compare(
             seed=seed,
             data=folder,
         )
-        rows = harness.run(
-            chosen,
-            experiment.work,
-            out,
-            experiment="compare",
-            processes=processes,
-            describe=experiment.describe,
-        )
+        words = experiment.describe
+        rows = harness.run(chosen, experiment.work, out, experiment="compare", processes=processes, describe=words)
         for line in summary(by_problem(rows)):
             typer.echo(line)
 
@@ -69,5 +63,5 @@ def compare(
 
 
 def _split(given: list[str] | None, mark: str) -> list[str]:
-    """Names from repeated options, each of which may hold several."""
+    """The names in repeated options. Each option may hold several, separated by `mark`."""
     return [name.strip() for text in given or [] for name in text.split(mark) if name.strip()]

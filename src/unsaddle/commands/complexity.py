@@ -25,14 +25,9 @@ def complexity(
     from unsaddle.report.complexity_statements import statements_of
 
     def run() -> None:
-        rows = harness.run(
-            experiment.jobs(seeds=min(seeds, 3) if quick else seeds, seed=seed, quick=quick),
-            experiment.work,
-            out,
-            experiment="complexity",
-            processes=processes,
-            describe=experiment.describe,
-        )
+        jobs = experiment.jobs(seeds=min(seeds, 3) if quick else seeds, seed=seed, quick=quick)
+        words = experiment.describe
+        rows = harness.run(jobs, experiment.work, out, experiment="complexity", processes=processes, describe=words)
         for claim, holds, measured in statements_of(rows).rows:
             typer.echo(f"{'true ' if holds else 'false'}  {claim}: {measured}")
 

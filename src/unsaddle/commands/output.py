@@ -1,4 +1,4 @@
-"""What the commands share: their options, and how they end."""
+"""Options that the commands share, and their common ending."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Processes = Annotated[
 
 
 def run_and_report(experiment: Callable[[], object], out: Path) -> None:
-    """Run `experiment`, which writes its rows into `out`, and write the page of all rows there; say where it is.
+    """Run `experiment`, which writes its rows into `out`. Then write the page of all rows there, and print its path.
 
-    What a user can mend (wrong values, missing files, missing packages) is told in a line, without a traceback.
+    Errors that a user can correct (wrong values, missing files or packages) are printed in one line, with no traceback.
     """
     try:
         experiment()
@@ -33,7 +33,7 @@ def run_and_report(experiment: Callable[[], object], out: Path) -> None:
 
 
 def write_page(out: Path) -> None:
-    """Write the page of the rows in `out`; say where it is."""
+    """Write the page of the rows in `out`, and print its path."""
     from unsaddle.report.page import write
 
     try:
@@ -44,6 +44,6 @@ def write_page(out: Path) -> None:
 
 
 def fail(error: Exception) -> typer.Exit:
-    """Say what was wrong, and how the process ends."""
+    """Print the error; return the exit for the caller to raise."""
     typer.echo(f"unsaddle: {error}", err=True)
     return typer.Exit(2)

@@ -1,4 +1,4 @@
-"""A problem with the question that is asked about it, and the exact answers by which a run is judged."""
+"""A problem, the point (ε, γ) that a run must reach, and exact derivatives that judge whether it did."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from unsaddle.objective import Objective
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """One problem, with the question that is asked about it."""
+    """One problem, and what counts as arrival: ‖∇F‖ ≤ ε and λ_min(∇²F) ≥ −γ."""
 
     name: str
     objective: Objective
-    """What the methods sample."""
+    """The objective that the methods sample."""
     dimension: int
     start: Callable[[int], Tensor]
-    """x0 of a seed."""
+    """x0 as a function of the seed."""
     value: Callable[[Tensor], float]
     gradient: Callable[[Tensor], Tensor]
-    """Of F, exactly."""
+    """∇F, exact."""
     hessian: Callable[[Tensor], Tensor] | None = None
-    """∇²F, dense. A case without it knows its lowest curvature from a formula."""
+    """∇²F, dense. A case without it has `lowest`."""
     lowest: Callable[[Tensor], float] | None = None
     """λ_min(∇²F) from a formula."""
-    eps: float
-    gamma: float
-    max_samples: int
-    """Of one run: component gradients, values and Hessian products together."""
+    eps: float = 1e-2
+    gamma: float = 0.1
+    max_samples: int = 1_000_000
+    """The budget of one run: component gradients, values and Hessian products together."""
 
     def __post_init__(self) -> None:
         if self.hessian is None and self.lowest is None:

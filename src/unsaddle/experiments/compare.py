@@ -1,7 +1,7 @@
-"""Methods × problems × seeds: how far each run was after what it had spent, and when it arrived.
+"""Methods × problems × seeds: the path of each run against its cost, and its arrival.
 
-What counts as arrival is said in `watch`; the problems are in `cases`. Every method runs at its defaults. A method that
-cannot take a problem (a finite-sum method given a stream) has a row that says so.
+`watch` defines arrival, `cases` the problems. Every method runs at its defaults. If a method cannot take a problem (a
+finite-sum method on a stream), its row says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEFAULT_METHODS = (
 )
 DEFAULT_PROBLEMS = ("chain", "noisy chain", "noisy phases", "sigmoid, digits", "u∘v, digits")
 DEMO_PROBLEMS = ("noisy chain", "u∘v, digits")
-"""Of `unsaddle compare --demo`: on the first every method that looks arrives, on the second few do."""
+"""The problems of `unsaddle compare --demo`. On the first, every method that looks arrives; on the second, few do."""
 
 NOT_APPLICABLE = "NOT_APPLICABLE"
 """The status of a row whose method cannot take the problem."""
@@ -81,5 +81,5 @@ def _short(number: float) -> float:
 
 
 def describe(job: Job) -> str:
-    """For the progress."""
+    """A few words on a job, for the progress."""
     return f"{job['problem']}: {job['method']}, seed {job['seed']}"

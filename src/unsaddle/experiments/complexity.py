@@ -2,16 +2,15 @@
 
 Four sweeps over the functions of `families`:
 
-- *slope*: for each ε the function on which first-order steps make the least progress, with γ = ε^q/2 as each row of
-  Table 1 has it, and a saddle at its end. L1, L2, V and F(x0) − min F are the same for every ε: this is what bounds are
-  about.
-- *one function*: the same function for every ε, with a saddle at its start. This is what users meet.
+- *slope*: for each ε the function on which first-order steps make the least progress, with a saddle at its end and
+  γ = ε^q/2, q from the row of Table 1. L1, L2, V and F(x0) − min F are the same for every ε, as in a bound.
+- *one function*: the same function for every ε, with a saddle at its start, as users meet it.
 - *gamma*: one saddle of curvature −2γ, equally wide for every γ, at fixed ε.
 - *dimension*: one saddle at fixed ε and γ, noise of the same norm, for every d.
 
-A run is stopped when it arrives (`watch`); what it has then spent is the row. Methods are told L1 (`table_one.told`),
-and V, batch sizes and the curvature are their own business. Runs that spend their budget first, or that end in the
-belief that they have arrived, stay in, as never arrived.
+A run is stopped when it arrives (`watch`); its row holds what it had spent by then. Methods are told L1
+(`table_one.told`), and find V, batch sizes and the curvature themselves. Runs that spend their budget first, or that
+wrongly believe that they have arrived, stay in as never arrived.
 """
 
 from __future__ import annotations
@@ -25,24 +24,23 @@ from unsaddle.experiments.watch import solve
 
 NUM_SAMPLES = 3000
 """n, for methods that need a finite sum."""
-
 MAX_SAMPLES = 10**9
 
 SLOPE_EPS = tuple(10.0 ** -(1.25 + k / 4.0) for k in range(4))
 SLOW = ("sncg", "natasha2")
-"""Methods whose steps are many: their ε on the slope are larger by 10^¼."""
+"""Methods that take many steps. On the slope their ε are larger by 10^¼."""
 ONE_EPS = tuple(10.0 ** -(1.0 + k / 2.0) for k in range(4))
 GAMMAS = (0.2, 0.1, 0.05, 0.025)
 DIMENSIONS = (10, 100, 1000, 10_000, 31_623, 100_000)
 OF_DIMENSION = ("neon-scsg", "neon-sgd", "noisy-sgd", "sgld", "natasha2", "sncg")
 EXTRACTORS = ("neon", "neon+")
-"""Beside `auto`, in the sweep over γ."""
+"""Extractors that the sweep over γ runs beside `auto`."""
 
 Job = dict[str, Any]
 
 
 def jobs(*, seeds: int = 5, seed: int = 0, quick: bool = False) -> list[Job]:
-    """All runs, the long ones first, so that no process waits for another at the end.
+    """All runs. Long ones come first, so that no process waits for another at the end.
 
     Args:
         seeds: runs a point.
@@ -74,10 +72,8 @@ def _slope(values: Sequence[float]) -> Iterator[Job]:
     for row in TABLE_ONE:
         for value in values:
             eps = value * 10.0**0.25 if row.method in SLOW else value
-            gamma = eps**row.power / 2.0
-            yield _job(
-                "slope", row.method, power=row.power, eps=eps, gamma=gamma, dimension=10, slope=2.0 * eps, bend=1.0
-            )
+            at = {"eps": eps, "gamma": eps**row.power / 2.0, "dimension": 10}
+            yield _job("slope", row.method, power=row.power, **at, slope=2.0 * eps, bend=1.0)
 
 
 def _one_function(values: Sequence[float]) -> Iterator[Job]:
@@ -96,8 +92,8 @@ def _gamma(values: Sequence[float]) -> Iterator[Job]:
 def _dimension(values: Sequence[int]) -> Iterator[Job]:
     for method in OF_DIMENSION:
         for d in values:
-            # σ = 0.2, so that the first batch decides at every d: the noise of a curvature along a direction that is
-            # spread over coordinates falls with d, and NEON would be helped by that.
+            # σ = 0.2 lets the first batch decide at every d. Along a direction that is spread over coordinates the
+            # noise of a curvature falls with d; with a larger σ, that would help NEON.
             yield _job("dimension", method, eps=0.1, gamma=0.1, dimension=d, bend=0.1, deviation=0.2)
 
 
@@ -116,13 +112,10 @@ def work(job: Job) -> dict[str, Any]:
     outcome = solve(family.case(), job["method"], job["seed"], settings, stop_at_arrival=True, curvature=False)
     spent = outcome["arrived"] or outcome
     counts = {key: spent[key] for key in ("gradients", "products", "values", "calls", "seconds")}
-    return counts | {
-        "arrived": outcome["arrived"] is not None,
-        "status": outcome["status"],
-        "escapes": outcome["escapes"],
-    }
+    ending = {"arrived": outcome["arrived"] is not None, "status": outcome["status"], "escapes": outcome["escapes"]}
+    return counts | ending
 
 
 def describe(job: Job) -> str:
-    """For the progress."""
+    """A few words on a job, for the progress."""
     return f"{job['sweep']}: {job['method']}, ε = {job['eps']:.3g}, γ = {job['gamma']:.3g}, d = {job['dimension']}"

@@ -6,7 +6,7 @@ LIBSVM text, plain or packed (.gz, .bz2), is read by scikit-learn. An .npz file 
     X, y                                   dense rows and labels
     x_train, y_train                       images and their classes, as MNIST comes
 
-and what is wrong with a file is said with its name, and with the line where there are lines.
+Errors name the file and, in a text, the line.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from unsaddle.experiments.gisette import gisette_from
 from unsaddle.problems import embedded_digits
 
 DENSE = 0.25
-"""Rows with a larger share of nonzeros are kept dense: products are faster so."""
+"""Rows with a larger share of nonzeros are kept dense, which makes products faster."""
 
 
 class DataError(ValueError):
-    """A file that cannot be used, with the reason."""
+    """A file that cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +48,12 @@ class Dataset:
 
 
 def load(path: Path | None = None, *, like: str | None = None, num_features: int = 5000) -> Dataset:
-    """The data set of a file; without one, the embedded digits.
+    """The data set of a file, or the embedded digits if no file is given.
 
     Args:
         path: LIBSVM text, or .npz.
-        like: "gisette" to make from MNIST's 4 and 9 what gisette was made of; needs x_train and y_train.
-        num_features: d of the sets that are made here.
+        like: "gisette" makes gisette's kind of features from MNIST's 4 and 9; the file needs x_train and y_train.
+        num_features: d of embedded digits and of gisette's kind of features.
     """
     if path is None:
         if like is not None:
@@ -111,9 +111,8 @@ def _csr(path: Path, values: Any, indices: Any, starts: Any, shape: Any) -> Any:
     from scipy.sparse import csr_matrix
 
     try:
-        matrix = csr_matrix(
-            (values.astype(float), indices.astype(np.int64), starts.astype(np.int64)), shape=tuple(shape)
-        )
+        parts = (values.astype(float), indices.astype(np.int64), starts.astype(np.int64))
+        matrix = csr_matrix(parts, shape=tuple(shape))
         matrix.check_format(full_check=True)
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: data, indices, indptr and shape do not make a sparse matrix: {error}") from error
@@ -153,7 +152,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines that hold a row, without comments, as far as the file can be read."""
+    """The lines that hold a row, with their numbers and without comments."""
     with _opened(path) as file:
         try:
             for number, line in enumerate(file, start=1):
@@ -165,7 +164,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _wrong_in(line: bytes) -> str:
-    """What is wrong with a row of LIBSVM text; empty if nothing is."""
+    """The first error in a row of LIBSVM text, or an empty string."""
     label, *pairs = line.split()
     if not _is_number(label):
         return f"the label {_shown(label)}"
@@ -196,7 +195,7 @@ def _shown(text: bytes) -> str:
 
 
 def _checked(path: Path, rows: Any, y: np.ndarray, *, lines: bool = False) -> Dataset:
-    """The data set, if rows and labels are what they should be; `rows` is dense or a SciPy matrix."""
+    """The data set, after checks of rows and labels. `rows` is dense or a SciPy matrix."""
     if rows.ndim != 2 or 0 in rows.shape:
         raise DataError(f"{path}: expected a matrix with a row for each sample, got shape {tuple(rows.shape)}")
     _same_length(path, rows.shape[0], y)
@@ -248,7 +247,7 @@ def _place(path: Path, row: int, lines: bool) -> str:
 
 
 def _row(path: Path, row: int, lines: bool) -> str:
-    """Where a row is: its line in a text, which may have comments and empty lines; its number elsewhere."""
+    """Where a row is: its line in a text, which may have comments and empty lines, or else its number."""
     if lines:
         for count, (number, _) in enumerate(_lines(path)):
             if count == row:

@@ -15,16 +15,16 @@ from unsaddle.objectives import FiniteSum
 from unsaddle.problems import embedded_digits, sigmoid_least_squares
 
 ROWS = 10_000
-"""At most so many rows of a data set are used, drawn once with seed 0."""
+"""The most rows of a data set that are used. They are drawn once, with seed 0."""
 
 LARGEST = 1000
-"""Features at most: a dense Hessian of u∘v has twice as many columns."""
+"""The most features: a dense Hessian of u∘v has twice as many columns."""
 
 TEXTS = (".svm", ".libsvm", ".gz", ".bz2")
 """Endings of LIBSVM text; .txt may be anything."""
 
 DIGITS_FEATURES = 120
-"""Of the embedded digits, so that a dense Hessian is quick."""
+"""d of the embedded digits: small, so that a dense Hessian is quick."""
 
 
 def digits() -> tuple[Tensor, Tensor]:
@@ -34,7 +34,7 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 def data_sets(folder: Path) -> list[str]:
-    """Names of the data sets of a folder: .npz with labels of two values, and LIBSVM text by its ending."""
+    """Names of the data sets of a folder: .npz files with two labels, and LIBSVM text by its ending."""
     if not folder.is_dir():
         raise ValueError(f"the data must be a folder of .npz or LIBSVM files, got {str(folder)!r}, which is no folder")
     return [name for name, path in _files(folder).items() if path.suffix != ".npz" or _has_two_labels(path)]
@@ -50,7 +50,7 @@ def _has_two_labels(path: Path) -> bool:
         with np.load(path) as arrays:
             return "y" in arrays.files and len(np.unique(arrays["y"])) == 2
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-        return True  # What is wrong with it is said when it is asked for.
+        return True  # The error comes when this set is asked for.
 
 
 def rows_of(name: str, folder: Path) -> tuple[Tensor, Tensor]:
@@ -97,9 +97,6 @@ def sigmoid(name: str, A: Tensor, b: Tensor) -> Case:
         value=value,
         gradient=gradient,
         hessian=hessian,
-        eps=1e-2,
-        gamma=0.1,
-        max_samples=1_000_000,
     )
 
 
@@ -122,9 +119,8 @@ def product(name: str, A: Tensor, labels: Tensor) -> Case:
         u, v = x[:p], x[p:]
         slope = torch.diag(M @ (u * v) - g)
         cross = v[:, None] * M * u + slope
-        return torch.cat(
-            [torch.cat([v[:, None] * M * v, cross], dim=1), torch.cat([cross.T, u[:, None] * M * u], dim=1)]
-        )
+        blocks = ([v[:, None] * M * v, cross], [cross.T, u[:, None] * M * u])
+        return torch.cat([torch.cat(block, dim=1) for block in blocks])
 
     return Case(
         name=f"u∘v, {name}",
@@ -134,9 +130,7 @@ def product(name: str, A: Tensor, labels: Tensor) -> Case:
         value=value,
         gradient=gradient,
         hessian=hessian,
-        eps=1e-2,
         gamma=0.05,
-        max_samples=1_000_000,
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a row comes from: commit, versions, machine."""
+"""The commit, versions and machine of a row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """Where a row comes from."""
+    """The commit, versions and machine of a row."""
 
     commit: str
     python: str
@@ -32,7 +32,7 @@ class Environment:
     cores: int
     threads: int
     load: float
-    """Of the machine at the beginning: what else was running."""
+    """The load of the machine at the beginning."""
     time: str
 
     @classmethod
@@ -64,16 +64,15 @@ def cores() -> int:
 
 
 def commit() -> str:
-    """The commit that is checked out, marked if the package differs from it; "unknown" where it is not in git."""
+    """The commit that is checked out, marked if the package differs from it; "unknown" outside of git."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(PACKAGE), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        git(
-            "ls-files", "--error-unmatch", "__init__.py"
-        )  # A copy installed inside somebody else's repository is not it.
+        # Fails for a copy that is installed inside another repository.
+        git("ls-files", "--error-unmatch", "__init__.py")
         return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", ".") else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

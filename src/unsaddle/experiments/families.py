@@ -38,7 +38,7 @@ THIRD = 1.5 * 1.25**-2.5
 """max |3t(1 + t²)^{−5/2}|, at t = ½."""
 
 LOWEST, LARGEST = 0.1, 1.0
-"""Of s."""
+"""The range of s."""
 
 SMOOTHNESS = 1.0
 """L1."""
@@ -50,7 +50,7 @@ class Shape:
 
     dimension: int
     gamma: float
-    """Half of the curvature, downwards, at the saddle."""
+    """γ: the curvature at the saddle is −2γ."""
     slope: float | None = None
     """a."""
     bend: float = 1.0
@@ -99,7 +99,7 @@ class Shape:
         return g
 
     def curvatures(self, x: Tensor) -> Tensor:
-        """The Hessian's diagonal; it has nothing else."""
+        """The diagonal of the Hessian, which is diagonal."""
         first, second = float(x[0]), float(x[1])
         c = torch.empty_like(x)
         c[2:] = self.spectrum
@@ -129,7 +129,7 @@ class _Oracle(Oracle):
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """One function, with its noise and the question that is asked."""
+    """One function, its noise, and the point (ε, γ) that a run must reach."""
 
     shape: Shape
     eps: float
@@ -138,11 +138,11 @@ class Family:
     hessian_deviation: float = 0.5
     """σ."""
     num_samples: int | None = None
-    """n of a finite sum, whose ξ and ζ are drawn once and add up to nothing; None for fresh samples without end."""
+    """n of a finite sum, whose ξ and ζ are drawn once and sum to 0. None for a stream of fresh samples."""
     max_samples: int = 10**9
 
     def case(self) -> Case:
-        """Whether a run gets to ‖∇F‖ ≤ ε and λ_min ≥ −γ."""
+        """The case that judges whether a run reaches ‖∇F‖ ≤ ε and λ_min ≥ −γ."""
         shape, d = self.shape, self.shape.dimension
         return Case(
             name=f"slope {shape.slope}, d = {d}, ε = {self.eps:g}, γ = {shape.gamma:g}",
@@ -171,7 +171,7 @@ class Family:
 
 
 class _MeanStream(BaseObjective):
-    """Samples without end, of which a batch is drawn as the mean that it has: one vector each of ξ and σζ."""
+    """A stream that draws the mean of a batch, not its samples: one vector each of ξ and σζ."""
 
     num_samples = None
 

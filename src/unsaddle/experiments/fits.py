@@ -16,10 +16,10 @@ class Exponent:
     """p of counts ~ x^p."""
 
     value: float
-    """nan where nothing could be fitted."""
+    """nan if nothing could be fitted."""
     low: float
     high: float
-    """The ends of the 95 % interval; nan where there are no more than two runs."""
+    """The upper end of the 95 % interval from `low`. Both are nan if there are at most two runs."""
     points: int
     """Values of x that were fitted: those at which every run has a count."""
     missing: int
@@ -40,11 +40,11 @@ def exponent(counts: Mapping[float, Sequence[float]], *, confidence: float = 0.9
 
     Args:
         counts: for each x the counts of its runs; infinite, nan or 0 where a run has none.
-        confidence: of the interval, Student's t with the residual variance of the line. That includes what is not a
-            power law, so that a bend widens it.
+        confidence: of the interval, Student's t with the residual variance of the line. A curve that is no power law
+            has a wider interval.
 
-    An x at which some run has no count is left out with all its runs, since leaving out the run alone would favour the
-    method that fails.
+    An x at which some run has no count is left out with all its runs: to leave out only that run would favour methods
+    that fail.
 
     >>> fit = exponent({1.0: [3.0, 3.0], 2.0: [12.0, 12.0], 4.0: [48.0, 48.0]})
     >>> round(fit.value, 6), fit.points

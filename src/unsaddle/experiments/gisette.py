@@ -1,4 +1,4 @@
-"""What gisette is, made again from MNIST: its 4s against its 9s."""
+"""Data like gisette, made from MNIST's 4s and 9s."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import Tensor
 
 NEGATIVE, POSITIVE = 4, 9
 IMAGES = 3000
-"""Of each class: n = 6000 in all, as in gisette's training set."""
+"""Images of each class: n = 6000 in all, as in gisette's training set."""
 LIT = 0.02
-"""Pixels that are nonzero in fewer images than this share are left out, and products that are nonzero in none."""
+"""A pixel is used if it is nonzero in more than this share of the images."""
 LEVELS = 999
 """Values are rounded to 0 … 999."""
 
@@ -20,10 +20,10 @@ def gisette_from(
 ) -> tuple[Tensor, Tensor]:
     """Features (6000 × 5000, float64, in [−1, 1]) and labels (0 for a 4, 1 for a 9).
 
-    Half of the features are pixels and products of random pairs of pixels, the other half are probes that carry no
-    information, each a column of the first half with its rows permuted; rounded to 0 … 999, the columns in random
-    order, each mapped to [−1, 1] as in LIBSVM's gisette_scale. Which pixels, pairs and images gisette's makers took is
-    not known, so this is like gisette and not gisette.
+    Half of the features are pixels and products of random pairs of pixels. The other half are probes without
+    information: columns of the first half with permuted rows. Values are rounded to 0 … 999. The columns are in random
+    order, each mapped to [−1, 1] as in LIBSVM's gisette_scale. This is not gisette itself: which pixels, pairs and
+    images its makers took is not known.
 
     Args:
         images: uint8, one image a row.

@@ -1,13 +1,13 @@
-"""The harness of long experiments: jobs in, rows out, whatever happens in between.
+"""Runs long experiments: jobs in, rows out. A run that was killed can go on.
 
     rows = harness.run(jobs, work, out, experiment="reproduce", describe=lambda job: job["method"])
 
-A job is a dictionary of plain values, its settings; `work(job)` returns a dictionary of plain values, what was
-measured. Rows are appended to `out/rows.jsonl` as they finish. A run that was killed at any moment and is started again
-with the same jobs skips those that are finished and ends with the same rows.
+A job is a dictionary of plain values, its settings. `work(job)` returns a dictionary of plain values, the measurements.
+Rows are appended to `out/rows.jsonl` as they finish. If a killed run is started again with the same jobs, it skips the
+finished ones, and ends with the same rows.
 
-Jobs run in processes of their own, one a core, each with one torch thread: experiments are many small runs, and two of
-them side by side are faster than one with two threads. A worker ends with its parent, even one that was killed.
+Each core runs one process with one torch thread: experiments are many small runs, and two processes are faster than two
+threads. A worker ends when its parent ends, even if the parent was killed.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ def run(
     processes: int | None = None,
     describe: Callable[[Job], str],
 ) -> list[Row]:
-    """Do what is not done yet; the rows of all jobs, in the order of the jobs.
+    """Run the jobs that have no row yet. Return the rows of all jobs, in the order of the jobs.
 
     Args:
         jobs: the settings of each row; no two alike.
         work: a function of a module, so that another process can import it.
         out: the directory of the rows.
         experiment: the name that rows are filed under.
-        processes: how many at a time; by default one a core, and no more than there are jobs left. One runs here.
+        processes: jobs at a time, by default one a core. A single one runs in this process.
         describe: a few words on a job, for the progress.
 
-    Each row is {"experiment", "settings", **measured, "environment"}. Work that raises ends the run with its error;
-    the rows so far are kept, as they are when the run is interrupted.
+    Each row is {"experiment", "settings", **measured, "environment"}. An error in `work` ends the run. The rows so far
+    are kept, also when the run is interrupted.
     """
     if processes is not None and processes < 1:
         raise ValueError(f"processes must be at least 1, got {processes}; leave it out for one a core")
@@ -73,24 +73,22 @@ def run(
             done = _in_turn(pending, work) if processes <= 1 else _side_by_side(pending, work, processes)
             with contextlib.closing(done):
                 for job, measured in done:
-                    row = file.append(
-                        {"experiment": experiment, "settings": job} | measured | {"environment": environment}
-                    )
-                    finished[identity(experiment, job)] = row
+                    row = {"experiment": experiment, "settings": job} | measured | {"environment": environment}
+                    finished[identity(experiment, job)] = file.append(row)
                     progress(describe(job))
         file.sort(names)
     return [finished[name] for name in names]
 
 
 def _command() -> str:
-    """How this process was called, without the place where the script happens to be."""
+    """The command line of this process, without the folder of the script."""
     name = Path(sys.argv[0]).name
     return shlex.join(["unsaddle" if name == "cli.py" else name, *sys.argv[1:]])
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread for as long as it lasts."""
+    """Limits torch to one thread inside the `with`."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -99,16 +97,13 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-Done = Iterator[tuple[Job, dict[str, Any]]]
-
-
 def _in_turn(jobs: Sequence[Job], work: Work) -> Any:
     for job in jobs:
         yield job, work(restored(plain(job)))
 
 
 def _side_by_side(jobs: Sequence[Job], work: Work, processes: int) -> Any:
-    """Jobs as they finish, each done by the first worker that is free."""
+    """Yield jobs as they finish. A free worker takes the next job."""
     context = multiprocessing.get_context("spawn")
     waiting = iter(jobs)
     workers: dict[Connection, tuple[Any, Job]] = {}
@@ -149,7 +144,7 @@ def _end(process: Any, connection: Connection) -> None:
 
 
 def _worker(connection: Connection, work: Work) -> None:
-    """Do jobs until there are no more. Ctrl-C reaches the parent, who ends us."""
+    """Do jobs until there are no more. Ignore Ctrl-C: the parent gets it, and ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)

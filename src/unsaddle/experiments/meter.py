@@ -1,4 +1,4 @@
-"""How far an experiment is: a bar with the time left on a terminal, a line a job otherwise."""
+"""Shows the progress of an experiment: a bar on a terminal, or else a line for each job, with the time left."""
 
 from __future__ import annotations
 
@@ -10,13 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def shown(title: str, *, total: int, done: int) -> Iterator[Callable[[str], None]]:
-    """A function to call with a few words each time a job is finished.
-
-    Args:
-        title: what is going on.
-        total: how many jobs there are.
-        done: how many of them were finished before.
-    """
+    """A function to call with a few words each time a job is finished; `done` of `total` jobs were finished before."""
     if done:
         print(f"{title}: {done} of {total} were finished before", flush=True)
     with _bar(title, total, done) if sys.stderr.isatty() else _lines(title, total, done) as step:
@@ -49,7 +43,7 @@ def _bar(title: str, total: int, done: int) -> Iterator[Callable[[str], None]]:
             yield step
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # A job may take minutes, so the speed is that of the whole run.
+    # A job may take minutes, so the speed is taken over the whole run.
     left = (TextColumn("left:"), TimeLeftColumn(elapsed_when_finished=False))
     with Progress(*columns, *left, console=Console(stderr=True), speed_estimate_period=1e6) as bar:
         task = bar.add_task(title, total=total, completed=done)

@@ -1,14 +1,14 @@
-"""The observations that the paper makes on its Figure 1, as statements that the rows make true or false.
+"""The paper's observations on its Figure 1, as statements that the rows make true or false.
 
 "(i) NEON performs similarly to the Power method (the two curves overlap in the figure); (ii) NEON⁺ has a faster
 convergence than NEON; (iv) the stochastic versions of NEON and NEON⁺ can quickly find a good NC directions than their
 full versions in terms of IFO complexity and are even competitive with the Lanczos method." There is no (iii) (E30). And
 of the figure: "NEON⁺st in Figure 1 (b) terminates earlier due to that NCFind is executed".
 
-How they are made measurable is ours: curves overlap where they differ by at most 5 % of |λ_min| until the power method
-has reached 90 % of λ_min; a direction is good at half of λ_min. How quickly a method gets to where it gets is asked at
-90 % of the lowest curvature that it ever reaches, and competitive is at most twice as many calls as Lanczos takes to
-the same curvature. A statement is true if it is true at every target.
+We chose how to measure them. Curves overlap if they differ by at most 5 % of |λ_min| until the power method has reached
+90 % of λ_min. A direction is good at half of λ_min. The speed of a method is measured at 90 % of its own lowest
+curvature. It is competitive if it takes at most twice as many calls as Lanczos to the same curvature. A statement is
+true if it is true at every target.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ class Observation:
     """A statement, and what was measured at each target."""
 
     item: str
-    """The paper's number of it."""
+    """The paper's number, such as (i)."""
     statement: str
     quantity: str
-    """What is measured, and what it must be."""
+    """The measured quantity and its limit, in words."""
     measured: dict[int, float]
-    """By target."""
+    """The measured number at each target."""
     at_most: float = math.inf
     at_least: float = -math.inf
 
     @property
     def holds(self) -> dict[int, bool]:
-        """Target by target: the measured number is within its limits."""
+        """At each target, whether the measured number is within its limits."""
         return {target: self.at_least <= value <= self.at_most for target, value in self.measured.items()}
 
     @property
     def true(self) -> bool:
-        """Whether it holds at every target."""
+        """Whether the statement holds at every target."""
         return all(self.holds.values())
 
     @property
     def count(self) -> str:
-        """At how many targets it holds."""
+        """The number of targets at which the statement holds, in words."""
         return f"{sum(self.holds.values())} of {len(self.holds)}"
 
     @property
@@ -143,26 +143,24 @@ BELOW_ONE = math.nextafter(1.0, 0.0)
 
 
 def lowest(curves: Curves) -> float:
-    """λ_min, from the Lanczos run that nothing stops early."""
+    """λ_min, from the Lanczos run, which never stops early."""
     return float(curves["lanczos"]["lowest"])
 
 
 def first_at(row: Row, axis: str, level: float) -> float:
-    """Where a curve is first at or below `level`, in iterations or samples; inf if it never is."""
-    for place, quotient in zip(row[axis], row["quotient"], strict=True):
-        if quotient <= level:
-            return float(place)
-    return math.inf
+    """The first iteration or sample at which a curve is at or below `level`; inf if it never is."""
+    pairs = zip(row[axis], row["quotient"], strict=True)
+    return next((float(place) for place, quotient in pairs if quotient <= level), math.inf)
 
 
 def ratio(row: Row, other: Row, axis: str, level: float) -> float:
-    """How many times the other's iterations or samples a curve takes to `level`; inf if it never arrives."""
+    """A curve's iterations or samples to `level`, divided by the other's; inf if the curve never arrives."""
     own, others = (first_at(r, axis, level) for r in (row, other))
     return math.inf if math.isinf(own) else 0.0 if math.isinf(others) else own / max(others, 1.0)
 
 
 def quickness(row: Row, other: Row, lowest: float, axis: str = "samples") -> float:
-    """The ratio at 90 % of the lowest curvature that a curve reaches; inf if that is not negative."""
+    """`ratio` at 90 % of the lowest curvature that a curve reaches; inf if that is not negative."""
     reached = min(row["quotient"])
     return ratio(row, other, axis, NEARLY * reached) if reached < 0.0 else math.inf
 

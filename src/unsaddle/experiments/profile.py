@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 
 def ratios(costs: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """For each method and instance its cost over the least of all methods'; inf where it never got there.
+    """The cost of each method on each instance, divided by the least of all methods; inf for a failure.
 
     Args:
         costs: for each method a cost an instance, in the same order of instances; inf for a failure.
 
-    An instance that nobody solved stays in, as a failure of all.
+    An instance that no method solved counts as a failure of all.
 
     >>> ratios({"a": [2.0, math.inf], "b": [4.0, 6.0]})
     {'a': [1.0, inf], 'b': [2.0, 1.0]}

@@ -4,9 +4,9 @@ F(x) = Σ x²/(1+x²) + (λ/n) Σ (b − σ(xᵀa))², λ = 3, step size and noi
 method starts from the same direction at the same target; at chosen iterations the curvature uᵀHu/‖u‖² of its iterate is
 measured with the Hessian H of the full data, which is not counted.
 
-What the paper leaves open (E30): γ = 1, which ζ = 1 − √(ηγ) implies, is used by NCFind; curves are not ended by U or
-𝓕, and NEON⁺'s not by NCFind either: when NCFind, as printed, would have ended it and with which direction is
-measured by a run of its own. Every curve of a method on samples is one draw of 100 rows, kept for the whole run.
+The paper leaves settings open (E30). NCFind uses γ = 1, which ζ = 1 − √(ηγ) implies. U and 𝓕 end no curve, and NCFind
+does not end NEON⁺. A separate run measures when NCFind, as printed, would have ended it, and with which direction. A
+method on samples draws 100 rows once, and keeps them for the whole run.
 
 Beyond the paper: NEON and NEON⁺ with noise a hundred times shorter, and krylov.
 """
@@ -47,15 +47,15 @@ EXPERIMENT = "reproduce"
 PENALTY, STEP_SIZE, NOISE_RADIUS, MOMENTUM, GAMMA = 3.0, 0.01, 0.01, 0.9, 1.0
 """λ, η, r, ζ of the paper, and the γ that they imply."""
 SHORT_NOISE = 1e-4
-"""r of the curves beyond the paper: so short that F̂ is quadratic for as long as NEON takes to converge."""
+"""r of the curves beyond the paper: so short that F̂ stays quadratic until NEON has converged."""
 SUBSAMPLE = 100
 TARGETS = 5
 """Figure 1, and four pairs in the supplement."""
 ITERATIONS = 1000
 KRYLOV_STEPS = 80
-"""Of Lanczos, whose lowest Ritz value is then the lowest eigenvalue, and of krylov at most."""
+"""Steps of Lanczos, and the most of krylov. After so many, Lanczos' lowest Ritz value is the lowest eigenvalue."""
 START_SEED = 1_000_003
-"""Added to a target's seed: a start drawn with the seed of the target would be its direction."""
+"""Added to the seed of a target: with the same seed, the start would have the direction of the target."""
 
 METHODS: dict[str, dict[str, Any]] = {
     "lanczos": {"share": 0.0},
@@ -83,14 +83,10 @@ def reproduce(
     processes: int | None = None,
 ) -> list[Row]:
     """Run every curve at every target; rows go to `out`."""
-    # A file that cannot be used is told of before anything runs.
+    # A file that cannot be used raises its error here, before anything runs.
     num_samples = len(data.load(file, like=like, num_features=num_features).labels)
-    source = {
-        "file": None if file is None else file.name,
-        "sha256": None if file is None else digest(file),
-        "as": like,
-        "features": num_features if file is None or like else None,
-    }
+    source: dict[str, Any] = {"file": file and file.name, "sha256": file and digest(file), "as": like}
+    source["features"] = num_features if file is None or like else None
     constants = {"penalty": PENALTY, "step_size": STEP_SIZE, "momentum": MOMENTUM, "gamma": GAMMA}
     jobs = [
         {"data": source, "target": seed + target, "method": method, "iterations": steps_of(method, iterations)}
@@ -111,13 +107,13 @@ def reproduce(
 
 
 def steps_of(method: str, iterations: int) -> int:
-    """How many iterations a curve has at most."""
+    """The most iterations of a curve."""
     share = METHODS[method]["share"]
     return max(1, math.ceil(share * iterations)) if share else KRYLOV_STEPS
 
 
 def digest(file: Path) -> str:
-    """So that rows of a file that has changed are not taken for those of its successor."""
+    """The file's hash. It tells rows of a changed file from rows of the file before."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()[:16]
 
@@ -129,7 +125,7 @@ def _problem(path: str | None, like: str | None, num_features: int) -> tuple[str
 
 
 def observed(step: int) -> bool:
-    """Whether a curve has a point here: everywhere at the beginning, then wherever the step has grown by 3 %."""
+    """Whether a curve has a point at this step: at each of the first 60, then each time the step has grown by 3 %."""
     return step < 60 or math.floor(math.log(step) / math.log(1.03)) > math.floor(math.log(step - 1) / math.log(1.03))
 
 
@@ -150,7 +146,7 @@ class _Tape:
         return uhu / uu if uu > 0.0 else math.nan
 
     def observer(self, first: int) -> Observer:
-        """`first`: how many oracle calls step 0 has behind it."""
+        """An observer that records the curve. `first`: the number of oracle calls before step 0."""
 
         def observe(step: int, u: Tensor) -> None:
             if observed(step):
@@ -202,16 +198,15 @@ def _start(job: harness.Job) -> torch.Generator:
 
 
 def _direction(job: harness.Job, x: Tensor) -> Tensor:
-    """Where NEON starts, up to its length."""
+    """The direction of NEON's start."""
     u = vectors.random_in_ball(x, 1.0, _start(job))
     return u.div_(vectors.norm(u))
 
 
 def _sampled(job: harness.Job, objective: Objective, ledger: Ledger) -> Any:
     """F, or F_S on the rows of this target: the same for NEONst, NEON⁺st and NCFind."""
-    return objective.sample(
-        job["subsample"], torch.Generator().manual_seed(2 * START_SEED + job["target"]), ledger=ledger
-    )
+    random = torch.Generator().manual_seed(2 * START_SEED + job["target"])
+    return objective.sample(job["subsample"], random, ledger=ledger)
 
 
 def _run(job: harness.Job, objective: Objective, x: Tensor, ledger: Ledger, tape: _Tape) -> Candidate:
@@ -236,7 +231,7 @@ def _run(job: harness.Job, objective: Objective, x: Tensor, ledger: Ledger, tape
 
 
 def _neon_plus_settings(job: harness.Job) -> NeonPlusSettings:
-    """Without NCFind: nothing is below −∞."""
+    """Settings that never run NCFind: γ = ∞, and nothing is below −∞."""
     return NeonPlusSettings(
         step_size=job["step_size"],
         num_steps=job["iterations"],
@@ -248,7 +243,7 @@ def _neon_plus_settings(job: harness.Job) -> NeonPlusSettings:
 
 
 def _krylov(job: harness.Job, f_hat: DisplacedFunction, tape: _Tape) -> Candidate:
-    """As `negative_curvature` calls it if nothing is given: σ is measured first, and it ends when it is sure."""
+    """krylov with the defaults of `negative_curvature`: σ is measured first, and the certificate ends the run."""
     x, generator = f_hat.x, _start(job)
     near = noise.gradient_noise(f_hat.f.grad, x, f_hat.x_norm, f_hat.grad0, generator)
     eps = torch.finfo(x.dtype).eps
@@ -263,9 +258,9 @@ def _krylov(job: harness.Job, f_hat: DisplacedFunction, tape: _Tape) -> Candidat
 
 
 def _ncfind(job: harness.Job, objective: Objective, x: Tensor, tape: _Tape) -> dict[str, Any] | None:
-    """Where NEON⁺ as printed, its test made of values, is ended by NCFind; None where it is not.
+    """Where NCFind ends NEON⁺ as printed, with its test on values; None if it never does.
 
-    𝓕 = ∞ leaves that test as the only one, and NCFind with y_τ − u_τ to return.
+    With 𝓕 = ∞ that test is the only one, and NCFind returns y_τ − u_τ.
     """
     ledger = Ledger()
     f_hat = DisplacedFunction(_sampled(job, objective, ledger), x)

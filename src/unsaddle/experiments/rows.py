@@ -1,9 +1,8 @@
-"""Rows on disk: one JSON object a line, appended so that a process killed at any moment leaves whole rows behind.
+"""Rows on disk, one JSON object a line. A process that is killed at any moment leaves whole rows behind.
 
-A row is identified by its experiment and its settings. A line counts once it ends with a newline; the file is flushed
-to the disk after each, and what a killed process left of an unfinished one is cut off when the file is opened again.
-JSON has no words for NaN and infinities: they are written as the strings "NaN", "Infinity" and "-Infinity", and read
-back as numbers.
+A row is identified by its experiment and its settings. A line counts once it ends with a newline. Each is flushed to
+disk. The next `RowFile` cuts off an unfinished line. JSON has no NaN and no infinities: they are written as the
+strings "NaN", "Infinity" and "-Infinity", and read back as numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Row = dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON has it: dictionaries, lists, strings, finite numbers; the other numbers as words.
+    """`value` in the types of JSON. NaN and infinities become words.
 
     >>> plain({"a": (1, float("inf")), "b": float("nan")})
     {'a': [1, 'Infinity'], 'b': 'NaN'}
@@ -41,7 +40,7 @@ def plain(value: Any) -> Any:
 
 
 def restored(value: Any) -> Any:
-    """The inverse of `plain`, but for tuples, which are lists now."""
+    """The inverse of `plain`, except that tuples have become lists."""
     if isinstance(value, dict):
         return {key: restored(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -55,12 +54,12 @@ def encode(row: Row) -> bytes:
 
 
 def identity(experiment: str, settings: dict[str, Any]) -> str:
-    """What makes a row the answer to a job."""
+    """The key of a row and of its job."""
     return json.dumps([experiment, plain(settings)], sort_keys=True)
 
 
 def read(directory: Path) -> list[Row]:
-    """The whole rows of `directory`, in the order of the file; none if there is no file."""
+    """The whole rows of `directory`, in the order of the file. An empty list if there is no file."""
     path = directory / FILE
     return _parsed(path, path.read_bytes())[0] if path.exists() else []
 
@@ -69,7 +68,7 @@ def _parsed(path: Path, content: bytes) -> tuple[list[Row], int]:
     """The rows, and where the last whole one ends."""
     rows: list[Row] = []
     end = 0
-    lines = content.split(b"\n")[:-1]  # What follows the last newline is nothing, or torn.
+    lines = content.split(b"\n")[:-1]  # An unfinished line may follow the last newline.
     for number, line in enumerate(lines, start=1):
         try:
             rows.append(restored(json.loads(line)))
@@ -104,7 +103,7 @@ class RowFile:
             raise
 
     def append(self, row: Row) -> Row:
-        """Write `row` to the disk; the row as a reader gets it."""
+        """Write `row` to the disk. Return the row as a reader gets it."""
         line = encode(row)
         while line:
             line = line[os.write(self._descriptor, line) :]
@@ -114,7 +113,7 @@ class RowFile:
         return row
 
     def sort(self, order: list[str]) -> None:
-        """Put rows with the identities of `order` at the end, in that order, all others as they were before them."""
+        """Put the rows that `order` names at the end, in that order. All others keep their order before them."""
         rank = {name: i for i, name in enumerate(order)}
         ordered = sorted(self.rows, key=lambda row: rank.get(identity(row["experiment"], row["settings"]), -1))
         if ordered == self.rows:
@@ -135,10 +134,10 @@ class RowFile:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Two runs must not write to one file; the lock goes with the process, however it ends."""
+    """Lock the file against a second run. The lock ends with the process, however that ends."""
     try:
         import fcntl
-    except ImportError:  # Windows: nobody is kept out.
+    except ImportError:  # Windows has no such lock.
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

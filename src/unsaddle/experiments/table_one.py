@@ -19,11 +19,11 @@ class TableRow:
     power: float
     """q, with γ = ε^q."""
     bound: str
-    """As printed, but for T_g and T_h."""
+    """The bound as printed, without T_g and T_h."""
     gradients: float
     """The largest exponent of 1/ε in component gradients (IFO)."""
     products: float | None = None
-    """The same of component Hessian products (ISO); None for methods without."""
+    """The largest exponent of 1/ε in component Hessian products (ISO); None for methods that use none."""
 
 
 TABLE_ONE = (
@@ -54,11 +54,11 @@ TABLE_ONE = (
 
 
 def told(method: str, eps: float, variance: float) -> dict[str, Any]:
-    """The settings of a method that is told L1: its default step, but with the true L1 and no adapting of it.
+    """The settings of a method that is told L1: its default step for the true L1, without adaptation.
 
-    A method that adapts its step finds out that a long slope has no curvature and runs down it with ever longer steps:
-    good for users, but not what Table 1 is about. Natasha's σ = εL1/√V, and p = 1 where it can be set, are those of
-    its theorem where V decides. Methods with Hessian products take L1 and keep their guards.
+    A method that adapts its step runs down a long slope, which has no curvature, with ever longer steps. That is good
+    for users, but Table 1 assumes fixed steps. Natasha's σ = εL1/√V, and p = 1 where it can be set, are those of its
+    theorem where V decides. Methods with Hessian products take L1 and keep their guards.
     """
     L1 = SMOOTHNESS
     return {

@@ -1,11 +1,10 @@
-"""One run of a method on a case, watched from outside: where it was after what it had spent, and when it arrived.
+"""Watches one run of a method on a case: its path against its cost, and its arrival.
 
-**Arrival.** A run has arrived at the first point at which it evaluated a gradient, of whatever batch, that has
-‖∇F(x)‖ ≤ ε and λ_min(∇²F(x)) ≥ −γ. That is judged with the exact gradient and curvature of the case, which are not
-counted, and whose time is taken out of the run's; points are looked at each time the samples have grown by 2 %, and at
-every event that the run reports.
+**Arrival** is the first point with ‖∇F(x)‖ ≤ ε and λ_min(∇²F(x)) ≥ −γ at which the run evaluated a gradient, of any
+batch. The exact gradient and curvature of the case judge it. They are not counted, and their time is subtracted.
+Points are judged each time the samples have grown by 2 %, and at every event that the run reports.
 
-**Time** is that of the processor, of all threads together, so that what else the machine does at the time matters less.
+**Time** is processor time of all threads, so that other work on the machine matters less.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ from unsaddle.objective import Evaluation, Observed
 from unsaddle.run import Ending, RunEnded
 
 BLIND = ("noisy-sgd", "sgld")
-"""Methods that never look where they are: they are stopped when they arrive."""
+"""Methods that never check where they are. They are stopped when they arrive."""
 
 LOOK_EVERY = 1.02
-"""By what the samples grow between two looks."""
+"""The factor by which samples grow between two judgements."""
 
 PATH_EVERY = 1.1
-"""By what they grow between two points of the path that is kept."""
+"""The factor by which samples grow between two points of the path that is kept."""
 
 PATH_FIELDS = ("gradients", "products", "values", "seconds", "value", "gradient_norm", "lowest_curvature")
-"""What a point of the path says: IFO, ISO and value calls on components, time, F, ‖∇F‖ and λ_min(∇²F)."""
+"""The numbers of a point of the path: IFO, ISO and value calls on components, time, F, ‖∇F‖ and λ_min(∇²F)."""
 
 
 class Lookout:
-    """Where a run is at each gradient that it evaluates, and whether it has arrived. For `Observed`.
+    """Records the path and the arrival of a run; `Observed` calls `note` at each gradient.
 
     Args:
-        case: what is asked, and the exact answers.
+        case: the problem, ε and γ, and exact derivatives.
         stop_at_arrival: whether the run ends when it arrives.
         limit: component gradients after which the run is ended.
-        curvature: whether λ_min is computed for the path; else it is nan there.
+        curvature: whether the path has λ_min; otherwise it has nan.
     """
 
     def __init__(
@@ -58,20 +57,20 @@ class Lookout:
 
     @property
     def seconds(self) -> float:
-        """Of the processor since this was made, without what looking took."""
+        """Processor time since construction, without the time of judging."""
         return time.process_time() - self._begun - self.aside
 
     def note(self, seen: Evaluation) -> None:
-        """A gradient was evaluated: look, if that is due."""
+        """Judge the point of an evaluated gradient, if that is due."""
         spent = seen.ledger
         if spent.samples >= self._next:
-            # The call after a look is looked at too: of two calls of SVRG, one is at the anchor.
+            # The call after a judged one is judged too: of two calls of SVRG, one is at the anchor.
             due = spent.samples >= LOOK_EVERY * self._next
             self._next = max(LOOK_EVERY * self._next, spent.samples) if due else LOOK_EVERY * spent.samples
             self.look(seen.point, spent)
 
     def look(self, x: Tensor, spent: Ledger | Cost) -> None:
-        """The run is at x, after what it has spent."""
+        """Judge x, where the run is after it has spent `spent`."""
         if self.arrived is not None:
             return
         seconds, begun = self.seconds, time.process_time()
@@ -96,7 +95,7 @@ class Lookout:
         if not float(case.gradient(x).norm()) <= case.eps:
             return False
         v = self._lowest
-        if v is not None:  # Any direction below −γ shows that λ_min is, and the last one often does.
+        if v is not None:  # A direction below −γ proves that λ_min is. The last one often does.
             t = 1e-4
             if float(v @ (case.gradient(x + t * v) - case.gradient(x - t * v))) / (2.0 * t) < -1.1 * case.gamma:
                 return False
@@ -115,15 +114,15 @@ def solve(
     stop_at_arrival: bool | None = None,
     curvature: bool = True,
 ) -> dict[str, Any]:
-    """One run, and what became of it; {} if the method cannot take the problem.
+    """Run a method and return its outcome; {} if the method cannot take the problem.
 
     Args:
-        case: the problem and the question.
+        case: the problem, with ε and γ.
         method: a name that `minimize` knows.
         seed: of the start and of the run.
         settings: of the method.
         limit: component gradients after which the run is ended; the case's `max_samples` holds beside it.
-        stop_at_arrival: whether the run ends when it arrives; by default where the method never looks.
+        stop_at_arrival: whether the run ends when it arrives; by default only for `BLIND` methods.
         curvature: whether the path has λ_min.
     """
     stop = method in BLIND if stop_at_arrival is None else stop_at_arrival

@@ -1,4 +1,4 @@
-"""What a page is made of. Experiments turn rows into these; `page.py` turns these into HTML."""
+"""The parts of a page. Experiments turn rows into these; `page.py` turns these into HTML."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table that sorts. Numbers are given as numbers, so that they sort as such; None is shown as a dash.
-
-    A cell that is True or False is shown as a word, and so that it stands out.
-    """
+    """A table that sorts. Give numbers as numbers. None is shown as a dash, True and False as highlighted words."""
 
     caption: str
     heads: Sequence[str]
@@ -31,7 +28,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A matplotlib figure with the sentence below it; `name` is that of its file, and unique on the page."""
+    """A matplotlib figure and its caption. `name` is the name of its file, and is unique on the page."""
 
     caption: str
     name: str
@@ -40,7 +37,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A title, prose, and what it speaks of."""
+    """A title with paragraphs, tables and figures."""
 
     title: str
     paragraphs: Sequence[str] = ()

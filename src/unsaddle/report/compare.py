@@ -17,10 +17,10 @@ from unsaddle.report.blocks import Cell, Figure, Section, Table
 from unsaddle.report.style import TWO_COLUMNS, drawn_as, journal, legend_below, new_figure
 
 FLOOR = 1e-5
-"""Of the objective's gap, relative to the first: lower is drawn as this."""
+"""The least gap of the objective that is drawn, relative to the first gap."""
 
 GRADIENT_FLOOR = 0.03
-"""Of gradient norms, relative to ε: lower, such as 0 at an exact saddle, is drawn as this."""
+"""The least gradient norm that is drawn, relative to ε. At an exact saddle the norm is 0."""
 
 SHOWN = 1000.0
 """Samples and times are drawn from 1/1000 of the longest run on."""
@@ -33,10 +33,10 @@ PAIRS = (
     ("neon-scsg", "sgld"),
     ("neon-scsg", "natasha2"),
 )
-"""Comparisons that are put into words, where both methods ran."""
+"""Pairs of methods that get a statement if both ran."""
 
 Runs = dict[str, dict[str, list[Row]]]
-"""By problem and method, in the order of the rows."""
+"""Rows by problem and method, in the order of the file."""
 
 
 def sections(rows: Sequence[Row]) -> list[Section]:
@@ -62,7 +62,7 @@ def sections(rows: Sequence[Row]) -> list[Section]:
 
 
 def by_problem(rows: Sequence[Row]) -> Runs:
-    """The runs that took place."""
+    """Group the rows. A method that cannot take a problem has no run there."""
     runs: Runs = {}
     for row in rows:
         if row["status"] != NOT_APPLICABLE:
@@ -85,7 +85,7 @@ def _question(problem: str, methods: dict[str, list[Row]]) -> str:
 
 
 def spent(row: Row, what: str = "gradients") -> float:
-    """What had been spent at arrival; infinite where there was none."""
+    """What the run had spent at arrival, or infinity if it never arrived."""
     return float(row["arrived"][what]) if row["arrived"] else math.inf
 
 
@@ -95,7 +95,7 @@ def _both(row: Row) -> float:
 
 
 def median(rows: Sequence[Row], what: str = "gradients") -> float:
-    """Over all seeds, never being infinite."""
+    """The median over all seeds. A run that never arrives counts as infinity."""
     return statistics.median(spent(row, what) for row in rows)
 
 
@@ -104,23 +104,10 @@ def median(rows: Sequence[Row], what: str = "gradients") -> float:
 
 def arrivals(runs: Runs) -> Table:
     """Samples to an (ε, γ)-point."""
+    samples = ("arrived", "runs", "IFO, median", "least", "most", "ISO, median", "values, median")
     return Table(
         caption="Samples to an (ε, γ)-second-order stationary point",
-        heads=(
-            "problem",
-            "method",
-            "arrived",
-            "runs",
-            "IFO, median",
-            "least",
-            "most",
-            "ISO, median",
-            "values, median",
-            "told",
-            "IFO when told",
-            "false",
-            "seconds to arrival, median",
-        ),
+        heads=("problem", "method", *samples, "told", "IFO when told", "false", "seconds to arrival, median"),
         rows=[_arrivals(problem, method, of) for problem, methods in runs.items() for method, of in methods.items()],
     )
 
@@ -130,30 +117,21 @@ def _arrivals(problem: str, method: str, rows: Sequence[Row]) -> list[Cell]:
     counts = [int(spent(row)) for row in arrived]
     told = None if method in BLIND else sum(row["claimed"] for row in rows)
     when = statistics.median(row["gradients"] if row["claimed"] else math.inf for row in rows)
-    return [
-        problem,
-        drawn_as(method).label,
-        len(arrived),
-        len(rows),
-        _count(median(rows)),
-        min(counts, default=None),
-        max(counts, default=None),
-        _count(median(rows, "products")),
-        _count(median(rows, "values")),
-        told,
-        _count(when) if told else None,
-        None if told is None else sum(row["false_claim"] for row in rows),
-        round(median(rows, "seconds"), 2) if math.isfinite(median(rows)) else None,
-    ]
+    gradients, products, values = (_count(median(rows, what)) for what in ("gradients", "products", "values"))
+    samples = (len(arrived), len(rows), gradients, min(counts, default=None), max(counts, default=None))
+    false = None if told is None else sum(row["false_claim"] for row in rows)
+    seconds = round(median(rows, "seconds"), 2) if math.isfinite(median(rows)) else None
+    label, when_told = drawn_as(method).label, _count(when) if told else None
+    return [problem, label, *samples, products, values, told, when_told, false, seconds]
 
 
 def _count(number: float) -> Cell:
-    """An infinite median is the word, so that a failure is not taken for a gap in the table."""
+    """A rounded number. Infinity becomes a word, so that a failure does not look like a gap in the table."""
     return round(number) if math.isfinite(number) else "never"
 
 
 def summary(runs: Runs) -> list[str]:
-    """The table in a line a problem, fewest samples first, for a terminal."""
+    """The table for a terminal: one line for each problem, fewest samples first."""
     lines = ["Median component gradients (+ Hessian products) to an (ε, γ)-point:"]
     for problem, methods in runs.items():
         ordered = sorted(methods.items(), key=lambda item: median(item[1]))
@@ -224,7 +202,7 @@ def profiles(runs: Runs) -> Figure:
 
 
 def _middle(rows: Sequence[Row]) -> Row:
-    """The run with the median arrival, or the longest where that never came."""
+    """The run with the median arrival. If the median never arrives, runs are ordered by length."""
     ordered = sorted(rows, key=lambda row: (spent(row), row["gradients"]))
     return ordered[len(ordered) // 2]
 
@@ -251,14 +229,8 @@ def _curves(problem: str, methods: dict[str, list[Row]]) -> Figure:
                     style: dict[str, Any] = drawn_as(method).plot() | {"lw": 1.0, "ms": 2.5, "markevery": 0.15}
                     axis.plot(across, y, **style)
                     if row["arrived"]:
-                        axis.plot(
-                            across[-1],
-                            y[-1],
-                            drawn_as(method).marker or "o",
-                            color=drawn_as(method).color,
-                            ms=5,
-                            mew=1.3,
-                        )
+                        mark, color = drawn_as(method).marker or "o", drawn_as(method).color
+                        axis.plot(across[-1], y[-1], mark, color=color, ms=5, mew=1.3)
         for line, label, last in zip(axes, ("samples (IFO + ISO)", "processor time, s"), longest, strict=True):
             for axis in line:
                 axis.set(xscale="log", xlabel=label, xlim=(last / SHOWN, 1.5 * last))

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from unsaddle.experiments.fits import Exponent
 from unsaddle.experiments.rows import Row
 from unsaddle.experiments.table_one import TABLE_ONE
 from unsaddle.report.blocks import Cell, Section, Table
-from unsaddle.report.complexity_curves import (
-    LONG_VECTORS,
-    SWEEPS,
-    Curve,
-    Key,
-    count,
-    curves,
-    ends,
-    fit,
-    long_vectors,
-    ratio,
-    step_time,
-)
+from unsaddle.report.complexity_curves import LONG_VECTORS, Curves, count, ends, fit, median, ratio, step_time, sweeps
 from unsaddle.report.complexity_figures import figures
 from unsaddle.report.complexity_statements import BY_GAMMA, statements_of
 from unsaddle.report.style import drawn_as
@@ -30,7 +17,7 @@ from unsaddle.report.style import drawn_as
 
 def sections(rows: Sequence[Row]) -> list[Section]:
     """The sections of the page."""
-    slope, one, gamma, dimension = (curves(rows, name) for name in SWEEPS)
+    slope, one, gamma, dimension = sweeps(rows)
     return [
         Section(
             title="Table 1, measured",
@@ -62,12 +49,12 @@ def _rounded(number: float, digits: int) -> Cell:
 
 
 def _median(runs: Sequence[Row]) -> Cell:
-    """Of component gradients; a word where most runs never arrived."""
-    middle = statistics.median(count("gradients")(row) for row in runs)
+    """The median of component gradients, or a word if most runs never arrived."""
+    middle = median(runs)
     return round(middle) if math.isfinite(middle) else "never"
 
 
-def table_one(slope: Mapping[Key, Curve], one: Mapping[Key, Curve]) -> Table:
+def table_one(slope: Curves, one: Curves) -> Table:
     """Exponents of 1/ε, measured and the paper's."""
     lines: list[list[Cell]] = []
     for row in TABLE_ONE:
@@ -76,43 +63,18 @@ def table_one(slope: Mapping[Key, Curve], one: Mapping[Key, Curve]) -> Table:
             continue
         gradients, products = fit(curve, count("gradients")), fit(curve, count("products"))
         simple = fit(one.get((row.method, None, "auto")), count("gradients"))
-        lines.append(
-            [
-                row.name,
-                f"ε^{row.power:.3g}",
-                row.bound,
-                round(row.gradients, 2),
-                *_cells(gradients),
-                row.products,
-                *(_cells(products) if row.products is not None else [None] * 3),
-                *_cells(simple),
-                gradients.missing,
-            ]
-        )
+        paper = (row.name, f"ε^{row.power:.3g}", row.bound, round(row.gradients, 2))
+        isos = _cells(products) if row.products is not None else [None] * 3
+        lines.append([*paper, *_cells(gradients), row.products, *isos, *_cells(simple), gradients.missing])
+    exponents = ("IFO, paper", "IFO, slope", "from", "to", "ISO, paper", "ISO, slope", "from", "to")
     return Table(
         caption="Exponents of 1/ε: the paper's, on the slope, and on one function",
-        heads=(
-            "row",
-            "γ ~",
-            "the paper's bound",
-            "IFO, paper",
-            "IFO, slope",
-            "from",
-            "to",
-            "ISO, paper",
-            "ISO, slope",
-            "from",
-            "to",
-            "IFO, one function",
-            "from",
-            "to",
-            "missing",
-        ),
+        heads=("row", "γ ~", "the paper's bound", *exponents, "IFO, one function", "from", "to", "missing"),
         rows=lines,
     )
 
 
-def by_gamma(gamma: Mapping[Key, Curve]) -> Table:
+def by_gamma(gamma: Curves) -> Table:
     """Exponents of 1/γ at one saddle."""
     lines: list[list[Cell]] = []
     for (method, _, extractor), curve in gamma.items():
@@ -127,37 +89,24 @@ def by_gamma(gamma: Mapping[Key, Curve]) -> Table:
     )
 
 
-def by_dimension(dimension: Mapping[Key, Curve]) -> Table:
+def by_dimension(dimension: Curves) -> Table:
     """What grows with d."""
     lines: list[list[Cell]] = []
     for (method, _, _), curve in dimension.items():
-        steps, times = fit(curve, count("calls")), fit(long_vectors(curve), step_time)
-        lines.append(
-            [
-                drawn_as(method).label,
-                *(_median(curve[x]) for x in (min(curve), max(curve))),
-                _rounded(ratio(curve, count("gradients")), 2),
-                *_cells(steps),
-                *_cells(times),
-                _rounded(ratio(curve, count("seconds")), 1),
-            ]
+        steps, times = fit(curve, count("calls")), step_time(curve)
+        samples = (
+            _median(curve[min(curve)]),
+            _median(curve[max(curve)]),
+            _rounded(ratio(curve, count("gradients")), 2),
         )
+        whole = _rounded(ratio(curve, count("seconds")), 1)
+        lines.append([drawn_as(method).label, *samples, *_cells(steps), *_cells(times), whole])
     least, most = ends(dimension)
+    medians = (f"IFO at d = {least}", f"IFO at d = {most}", "ratio")
+    exponents = ("calls ~ d^", "from", "to", "time of a call ~ d^", "from", "to")
     return Table(
         caption=f"d from {least} to {most}: samples, exponents of d in oracle calls, and, from d = {LONG_VECTORS} on, "
         "in the time of a call",
-        heads=(
-            "method",
-            f"IFO at d = {least}",
-            f"IFO at d = {most}",
-            "ratio",
-            "calls ~ d^",
-            "from",
-            "to",
-            "time of a call ~ d^",
-            "from",
-            "to",
-            "ratio of whole times",
-        ),
+        heads=("method", *medians, *exponents, "ratio of whole times"),
         rows=lines,
     )

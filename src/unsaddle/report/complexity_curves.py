@@ -9,20 +9,25 @@ from collections.abc import Callable, Mapping, Sequence
 from unsaddle.experiments.fits import Exponent, exponent
 from unsaddle.experiments.rows import Row
 
-SWEEPS = ("slope", "one function", "gamma", "dimension")
-
 LONG_VECTORS = 10_000
-"""From this d on, a step's time is that of its vectors rather than of the interpreter."""
+"""From this d on, vectors take most of a step's time, and the interpreter little of it."""
 
 Curve = dict[float, list[Row]]
 """Runs by ε⁻¹, γ⁻¹ or d."""
 
 Key = tuple[str, float | None, str]
-"""Method, power of ε that γ is, extractor."""
+"""The method, the power q of γ ~ ε^q, and the extractor."""
+
+Curves = Mapping[Key, Curve]
+
+
+def sweeps(rows: Sequence[Row]) -> list[dict[Key, Curve]]:
+    """The curves over ε on the slope, over ε on one function, over γ, and over d."""
+    return [curves(rows, name) for name in ("slope", "one function", "gamma", "dimension")]
 
 
 def curves(rows: Sequence[Row], sweep: str) -> dict[Key, Curve]:
-    """The runs of a sweep, by what varies between curves and by what varies along them."""
+    """The curves of a sweep: its runs, sorted by ε⁻¹, γ⁻¹ or d."""
     found: dict[Key, Curve] = {}
     for row in rows:
         s = row["settings"]
@@ -34,17 +39,17 @@ def curves(rows: Sequence[Row], sweep: str) -> dict[Key, Curve]:
 
 
 def count(what: str) -> Callable[[Row], float]:
-    """Of a run: what it had spent at arrival, infinite where there was none."""
+    """A function of a row: what the run had spent at arrival, or infinity if it never arrived."""
     return lambda row: float(row[what]) if row["arrived"] else math.inf
 
 
-def step_time(row: Row) -> float:
-    """Seconds an oracle call, with all that the method does around it."""
-    return float(row["seconds"] / row["calls"])
+def median(runs: Sequence[Row]) -> float:
+    """The median of component gradients to arrival."""
+    return statistics.median(count("gradients")(row) for row in runs)
 
 
 def fit(curve: Mapping[float, Sequence[Row]] | None, of: Callable[[Row], float]) -> Exponent:
-    """The exponent of a curve; unknown where there is none."""
+    """The exponent of a curve; unknown if there is no curve."""
     return exponent({x: [of(row) for row in runs] for x, runs in (curve or {}).items()})
 
 
@@ -54,12 +59,13 @@ def ratio(curve: Curve, of: Callable[[Row], float]) -> float:
     return last / first if math.isfinite(first) and first > 0.0 else math.nan
 
 
-def long_vectors(curve: Curve) -> Curve:
-    """The part at which a time is that of vectors."""
-    return {d: runs for d, runs in curve.items() if d >= LONG_VECTORS}
+def step_time(curve: Curve) -> Exponent:
+    """The exponent of d in the time of an oracle call, the method's own work included, from `LONG_VECTORS` on."""
+    long = {d: runs for d, runs in curve.items() if d >= LONG_VECTORS}
+    return fit(long, lambda row: float(row["seconds"] / row["calls"]))
 
 
-def ends(dimension: Mapping[Key, Curve]) -> tuple[int, int]:
+def ends(dimension: Curves) -> tuple[int, int]:
     """The least and the largest d."""
     every = [int(d) for curve in dimension.values() for d in curve] or [0]
     return min(every), max(every)

@@ -9,31 +9,25 @@ from typing import Any
 
 from unsaddle.experiments.rows import Row
 from unsaddle.report.blocks import Figure
+from unsaddle.report.complexity_curves import Curve, Curves, count
 from unsaddle.report.style import TWO_COLUMNS, drawn_as, journal, legend_below, new_figure
-
-Curves = Mapping[tuple[str, float | None, str], Mapping[float, Sequence[Row]]]
 
 HEADLINE = ("neon-scsg", "neon-sgd", "noisy-sgd", "sgld")
 DRAWN = ("noisy-sgd", "sgld", "sncg", "neon-sgd", "neon-scsg", "natasha2", "neon-svrg")
-"""Of the sweep over ε: one method of each kind, as the others lie upon them."""
+"""The methods drawn against ε, one of each kind. The curves of the others lie on these."""
 
 
 def figures(slope: Curves, one: Curves, gamma: Curves, dimension: Curves) -> list[Figure]:
-    """Those whose runs are there."""
-    drawn = []
-    if dimension:
-        drawn.append(_dimension(dimension))
-    if slope or one:
-        drawn.append(_eps(slope, one))
-    if gamma:
-        drawn.append(_gamma(gamma))
-    return drawn
+    """The figures whose runs exist."""
+    drawn = [_dimension(dimension)] if dimension else []
+    drawn += [_eps(slope, one)] if slope or one else []
+    return drawn + ([_gamma(gamma)] if gamma else [])
 
 
 def _draw(
-    axis: Any, curve: Mapping[float, Sequence[Row]], of: Callable[[Row], float], style: Mapping[str, Any]
+    axis: Any, curve: Curve, of: Callable[[Row], float], style: Mapping[str, Any]
 ) -> tuple[list[float], list[float]]:
-    """Medians over seeds with bars from the least to the most; points with a median that never came are left out."""
+    """Draw medians over seeds, with bars from the least to the most. Leave a point out if its median is infinite."""
     x, middle, low, high = [], [], [], []
     for at, runs in curve.items():
         values = [of(row) if row["arrived"] else math.inf for row in runs]
@@ -48,7 +42,7 @@ def _draw(
 
 
 def _ticks(axis: Any, values: Sequence[float]) -> None:
-    """The values themselves on the horizontal axis: less than a decade has no ticks of its own."""
+    """Mark the values themselves on the horizontal axis: matplotlib sets no ticks in less than a decade."""
     axis.set_xticks(values, [f"{v:.3g}" for v in values])
     axis.minorticks_off()
 
@@ -89,19 +83,15 @@ def _dimension(dimension: Curves) -> Figure:
 
 
 def _eps(slope: Curves, one: Curves) -> Figure:
-    """Samples against 1/ε, where bounds bite and where they do not."""
+    """Samples against 1/ε, on the slope and on one function."""
     with journal():
         figure, axes = new_figure(1, 2, width=TWO_COLUMNS, height=3.1)
-        for axis, curves, title in zip(
-            axes, (slope, one), ("slope: for each ε a function of its own", "one function"), strict=True
-        ):
+        titles = ("slope: for each ε a function of its own", "one function")
+        for axis, curves, title in zip(axes, (slope, one), titles, strict=True):
             tops: list[tuple[list[float], list[float]]] = []
             for method in DRAWN:
-                key = next(
-                    (k for k in curves if k[0] == method and k[1] in (None, 0.25 if method == "noisy-sgd" else 0.5)),
-                    None,
-                )
-                if key is not None:
+                powers = (None, 0.25 if method == "noisy-sgd" else 0.5)
+                for key in [k for k in curves if k[0] == method and k[1] in powers][:1]:
                     tops.append(_draw(axis, curves[key], lambda row: row["gradients"], drawn_as(method).plot()))
             tops = [t for t in tops if t[0]]
             if tops:
@@ -132,12 +122,11 @@ def _gamma(gamma: Curves) -> Figure:
             if key in gamma:
                 style = drawn_as(extractor).plot() | {"label": f"NEON-SCSG with {drawn_as(extractor).label}"}
                 x = _draw(left, gamma[key], lambda row: row["gradients"], style)[0]
-        for method in ("noisy-sgd", "sgld"):
+        first_order = [(left, method, count("gradients")) for method in ("noisy-sgd", "sgld")]
+        second_order = [(right, method, count("products")) for method in ("natasha2", "sncg", "svrg-hessian")]
+        for axis, method, of in [*first_order, *second_order]:
             if (method, None, "auto") in gamma:
-                _draw(left, gamma[method, None, "auto"], lambda row: row["gradients"], drawn_as(method).plot())
-        for method in ("natasha2", "sncg", "svrg-hessian"):
-            if (method, None, "auto") in gamma:
-                _draw(right, gamma[method, None, "auto"], lambda row: row["products"], drawn_as(method).plot())
+                _draw(axis, gamma[method, None, "auto"], of, drawn_as(method).plot())
         if x:
             top = max((y for line in left.get_lines() for y in line.get_ydata()), default=1.0)
             _guide(left, x, 2.0 * top, 3.0, "γ⁻³")

@@ -1,96 +1,57 @@
-"""What the paper says that `unsaddle complexity` can see, each true or false as its rows have it."""
+"""Statements of the paper that the rows of `unsaddle complexity` make true or false."""
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 
 from unsaddle.experiments.fits import Exponent
 from unsaddle.experiments.rows import Row
 from unsaddle.experiments.table_one import TABLE_ONE
 from unsaddle.report.blocks import Cell, Table
-from unsaddle.report.complexity_curves import (
-    LONG_VECTORS,
-    SWEEPS,
-    Curve,
-    Key,
-    count,
-    curves,
-    ends,
-    fit,
-    long_vectors,
-    ratio,
-    step_time,
-)
+from unsaddle.report.complexity_curves import LONG_VECTORS, Curves, count, ends, fit, median, ratio, step_time, sweeps
 from unsaddle.report.style import drawn_as
 
 BY_GAMMA = {"neon": 3.0, "neon+": 2.5, "auto": 2.5}
-"""T_n, the paper's samples of one extraction: 1/γ² samples times 1/γ steps of NEON or 1/√γ of NEON⁺; `krylov`, which
-`auto` is, should do no worse than the latter."""
+"""Exponents of 1/γ in T_n, the paper's samples of one extraction: 1/γ² samples times 1/γ steps of NEON, or 1/√γ of
+NEON⁺. `auto` is `krylov`, which should do no worse than NEON⁺."""
 
 
 def statements_of(rows: Sequence[Row]) -> Table:
-    """What the paper says that can be seen here, true or false as computed from the rows."""
-    slope, one, gamma, dimension = (curves(rows, name) for name in SWEEPS)
+    """The table of statements, each judged by the rows."""
+    slope, one, gamma, dimension = sweeps(rows)
     lines = [*_about_dimension(dimension), *_about_eps(slope, one), *_about_gamma(gamma)]
     return Table(caption="Statements, judged by the rows", heads=("statement", "holds", "measured"), rows=lines)
 
 
-def _about_eps(slope: Mapping[Key, Curve], one: Mapping[Key, Curve]) -> list[list[Cell]]:
+def _about_eps(slope: Curves, one: Curves) -> list[list[Cell]]:
     lines: list[list[Cell]] = []
-    fits = {
-        (row.method, row.power): fit(slope.get((row.method, row.power, "auto")), count("gradients"))
-        for row in TABLE_ONE
-    }
-    known = [(row, fits[row.method, row.power]) for row in TABLE_ONE if fits[row.method, row.power].known]
-    if known:
-        above = [f"{row.name} ({f})" for row, f in known if f.low > row.gradients]
-        lines.append(
-            [
-                "On the slope no row's component gradients grow faster than its bound (interval not wholly above it)",
-                not above,
-                f"{len(known) - len(above)} of {len(known)} rows" + (f"; above: {', '.join(above)}" if above else ""),
-            ]
-        )
-    isos = [
-        (row, fit(slope.get((row.method, row.power, "auto")), count("products"))) for row in TABLE_ONE if row.products
-    ]
-    isos = [(row, f) for row, f in isos if f.known]
-    if isos:
-        above = [f"{row.name} ({f})" for row, f in isos if row.products is not None and f.low > row.products]
-        lines.append(
-            [
-                "The same of component Hessian products",
-                not above,
-                f"{len(isos) - len(above)} of {len(isos)} rows" + (f"; above: {', '.join(above)}" if above else ""),
-            ]
-        )
+    first = "On the slope no row's component gradients grow faster than its bound (interval not wholly above it)"
+    for what, claim in (("gradients", first), ("products", "The same of component Hessian products")):
+        bounded = [(row, bound) for row in TABLE_ONE if (bound := getattr(row, what))]
+        fitted = [(row, b, fit(slope.get((row.method, row.power, "auto")), count(what))) for row, b in bounded]
+        above = [f"{row.name} ({f})" for row, bound, f in fitted if f.known and f.low > bound]
+        known = sum(f.known for _, _, f in fitted)
+        if known:
+            beyond = f"; above: {', '.join(above)}" if above else ""
+            lines.append([claim, not above, f"{known - len(above)} of {known} rows{beyond}"])
+    keys = [(row.method, row.power) for row in TABLE_ONE]
+    fits = {key: fit(slope.get((*key, "auto")), count("gradients")) for key in keys}
     lines += _slower(fits, ("neon-scsg", 0.5), ("neon-sgd", 0.5))
     lines += _slower(fits, ("neon-scsg", 0.5), ("noisy-sgd", 0.25))
     lines += _slower(fits, ("neon-svrg", 0.5), ("neon-scsg", 0.5))
     for name, key in (("noisy SGD", ("noisy-sgd", 0.25)), ("SGLD", ("sgld", 0.5)), ("NEON-SGD", ("neon-sgd", 0.5))):
         if fits[key].known:
-            lines.append(
-                [
-                    f"On the slope {name} shows its ε⁻⁴: the exponent is within 0.5",
-                    abs(fits[key].value - 4.0) <= 0.5,
-                    str(fits[key]),
-                ]
-            )
+            claim = f"On the slope {name} shows its ε⁻⁴: the exponent is within 0.5"
+            lines.append([claim, abs(fits[key].value - 4.0) <= 0.5, str(fits[key])])
     simple = {key[0]: fit(curve, count("gradients")) for key, curve in one.items()}
     bounds = {row.method: row.gradients for row in TABLE_ONE if row.method in simple and row.gradients > 2.0}
     seen = [m for m, bound in bounds.items() if simple[m].known and simple[m].high >= bound]
     if bounds:
         worst = max((f.value for m, f in simple.items() if m in bounds and f.known), default=math.nan)
-        lines.append(
-            [
-                "On one function the bounds are visible (some interval reaches its bound)",
-                bool(seen),
-                f"largest exponent {worst:.2f}"
-                + (f"; reached by {', '.join(drawn_as(m).label for m in seen)}" if seen else ""),
-            ]
-        )
+        claim = "On one function the bounds are visible (some interval reaches its bound)"
+        reached = f"; reached by {', '.join(drawn_as(m).label for m in seen)}" if seen else ""
+        lines.append([claim, bool(seen), f"largest exponent {worst:.2f}{reached}"])
     return lines
 
 
@@ -100,13 +61,12 @@ def _slower(
     a, b = fits[left], fits[right]
     if not (a.known and b.known):
         return []
-    claim = (
-        f"On the slope {drawn_as(left[0]).label} grows more slowly than {drawn_as(right[0]).label} (intervals apart)"
-    )
+    ours, theirs = drawn_as(left[0]).label, drawn_as(right[0]).label
+    claim = f"On the slope {ours} grows more slowly than {theirs} (intervals apart)"
     return [[claim, a.high < b.low, f"{a} against {b}"]]
 
 
-def _about_gamma(gamma: Mapping[Key, Curve]) -> list[list[Cell]]:
+def _about_gamma(gamma: Curves) -> list[list[Cell]]:
     lines: list[list[Cell]] = []
     for (method, _, extractor), curve in gamma.items():
         if method != "neon-scsg":
@@ -119,7 +79,7 @@ def _about_gamma(gamma: Mapping[Key, Curve]) -> list[list[Cell]]:
     return lines
 
 
-def _about_dimension(dimension: Mapping[Key, Curve]) -> list[list[Cell]]:
+def _about_dimension(dimension: Curves) -> list[list[Cell]]:
     lines: list[list[Cell]] = []
     least, most = ends(dimension)
     logarithm = math.log(most) / math.log(least) if least > 1 else math.nan
@@ -129,7 +89,7 @@ def _about_dimension(dimension: Mapping[Key, Curve]) -> list[list[Cell]]:
         known = math.isfinite(growth)
         lines.append([claim, known and growth <= logarithm, f"{growth:.2f} times" if known else "some never arrived"])
     for method in ("neon-scsg", "neon-sgd"):
-        times = fit(long_vectors(dimension.get((method, None, "auto"), {})), step_time)
+        times = step_time(dimension.get((method, None, "auto"), {}))
         if times.known:
             name = drawn_as(method).label
             claim = f"The time of a step of {name} is linear in d from {LONG_VECTORS} on: exponent 1 ± 0.25"
@@ -142,11 +102,7 @@ def _about_dimension(dimension: Mapping[Key, Curve]) -> list[list[Cell]]:
             lines.append([claim, samples.high >= 4.0, f"p = {samples}"])
         ours = dimension.get(("neon-scsg", None, "auto"))
         if theirs and ours:
-            fewer = [d for d in theirs if d in ours and _median(ours[d]) < _median(theirs[d])]
+            fewer = [d for d in theirs if d in ours and median(ours[d]) < median(theirs[d])]
             claim = f"NEON-SCSG needs fewer component gradients than {drawn_as(method).label} at every d"
             lines.append([claim, len(fewer) == len(theirs), f"{len(fewer)} of {len(theirs)} dimensions"])
     return lines
-
-
-def _median(runs: Sequence[Row]) -> float:
-    return statistics.median(count("gradients")(row) for row in runs)

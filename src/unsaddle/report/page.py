@@ -1,4 +1,4 @@
-"""Sections to one HTML page that needs nothing beside itself: no network, no other file."""
+"""Turns sections into one HTML page that needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ INTRODUCTION = (
     "its end. Tables sort: press a column's head."
 )
 LARGEST_DRAWING = 400_000
-"""Bytes; a drawing with so many points that its SVG is larger is embedded as pixels."""
+"""Bytes. A drawing whose SVG is larger is embedded as pixels."""
 
 
 def write(directory: Path) -> Path:
-    """Write the page of the rows in `directory`, and its figures as files beside it; where the page is."""
+    """Write the page of the rows in `directory`, and its figures as files beside it. Return the page's path."""
     rows = stored.read(directory)
     if not rows:
         raise FileNotFoundError(
@@ -57,7 +57,7 @@ class Drawing:
 
 
 def page(written: Sequence[Section], drawings: Mapping[str, Drawing]) -> str:
-    """The page, as text; `drawings` by the names of the figures."""
+    """The page as text. The keys of `drawings` are the names of the figures."""
     names = _anchors(written)
     links = "".join(
         f'<li><a href="#{name}">{html.escape(s.title)}</a></li>' for name, s in zip(names, written, strict=True)
@@ -116,7 +116,7 @@ def _cell(cell: Cell) -> str:
 
 
 def number(value: float) -> str:
-    """As a reader wants it: four digits, groups of three in long counts.
+    """Four digits; long counts in groups of three.
 
     >>> number(1234567), number(0.000123456), number(-3.41628), number(float("inf"))
     ('1\\u202f234\\u202f567', '0.0001235', '−3.416', '∞')
@@ -140,7 +140,7 @@ def _figure(figure: Figure, drawn: Drawing) -> str:
 
 
 def drawing(figure: Figure) -> Drawing:
-    """The figure as SVG, or as pixels where that would be large; the same rows give the same bytes."""
+    """The figure as SVG, or as pixels if the SVG is large. The same rows give the same bytes."""
     buffer = io.BytesIO()
     figure.figure.savefig(buffer, format="svg", metadata={"Date": None})
     if buffer.tell() <= LARGEST_DRAWING:
@@ -151,7 +151,7 @@ def drawing(figure: Figure) -> Drawing:
 
 
 def _save(directory: Path, drawings: Mapping[str, Drawing]) -> None:
-    """One file a figure, for those who put them elsewhere."""
+    """Write each figure to a file, for use elsewhere."""
     directory.mkdir(exist_ok=True)
     for name, drawn in drawings.items():
         (directory / f"{name}.{drawn.kind.removesuffix('+xml')}").write_bytes(drawn.content)

@@ -30,15 +30,16 @@ def _settings(rows: Sequence[Row]) -> Section:
 
 
 def _values(values: Sequence[Any]) -> str:
-    """All values that a setting has, each once; None is a setting that does not apply."""
+    """All values of a setting, each once."""
     texts = list(dict.fromkeys(_text(value) for value in values))
     return ", ".join(texts[:24]) + (f", … ({len(texts)} in all)" if len(texts) > 24 else "")
 
 
 def _text(value: Any) -> str:
-    return (
-        value if isinstance(value, str) else "none" if value is None else json.dumps(plain(value), ensure_ascii=False)
-    )
+    """A value as text. None means that the setting does not apply."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
 
 
 def _again(rows: Sequence[Row]) -> Section:
@@ -47,6 +48,7 @@ def _again(rows: Sequence[Row]) -> Section:
         places.setdefault((row["experiment"], *(row["environment"][name] for name in VERSIONS)), []).append(row)
     cells = [(*place, len(those), min(row["environment"]["time"] for row in those)) for place, those in places.items()]
     commands = dict.fromkeys(row["environment"].get("command", "") for row in rows)
+    heads = ("experiment", *VERSIONS, "rows", "first run began")
     return Section(
         title="How to run it again",
         paragraphs=(
@@ -55,11 +57,5 @@ def _again(rows: Sequence[Row]) -> Section:
             "Rows that are there already are not computed again: give another --out to begin anew. Counts and "
             "curvatures come out the same on the same versions and processor; times do not.",
         ),
-        tables=(
-            Table(
-                caption="Where the rows were measured",
-                heads=("experiment", *VERSIONS, "rows", "first run began"),
-                rows=cells,
-            ),
-        ),
+        tables=(Table(caption="Where the rows were measured", heads=heads, rows=cells),),
     )

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from unsaddle.experiments import observations
-from unsaddle.experiments.observations import GOOD, NEARLY, first_at, lowest
+from unsaddle.experiments.observations import GOOD, NEARLY, Observation, first_at, lowest
 from unsaddle.experiments.rows import Row, identity
 from unsaddle.report.blocks import Cell, Figure, Section, Table
 from unsaddle.report.style import BLACK, TWO_COLUMNS, drawn_as, legend_below, new_figure
 
 FULL = ("power", "neon", "neon+", "lanczos", "krylov")
-"""The curves of Figure 1 (a), and krylov; Figure 1 (b) adds the next two."""
+"""The curves of Figure 1 (a), and krylov."""
 SAMPLED = ("neon-st", "neon+-st")
+"""The curves that Figure 1 (b) adds."""
 SHORT = ("power", "neon-short", "neon+-short", "lanczos")
 
 NCFIND = "NCFind ends NEON⁺"
@@ -41,6 +42,16 @@ def _of_one_set(targets: dict[int, Curves], suffix: str) -> list[Section]:
     any_row = next(iter(targets.values()))["lanczos"]
     name, n, d = any_row["data_name"], any_row["num_samples"], any_row["dimension"]
     data = f"{name}, n = {n}, d = {d}"
+    judged = observations.judged([row for curves in targets.values() for row in curves.values()])
+    pairs = [
+        Figure(
+            caption=f"{'Figure 1' if i == 0 else f'Supplement, pair {i}'}: target {target} on {data}.",
+            name=f"reproduce-target-{target}{suffix}",
+            figure=_pair(curves),
+        )
+        for i, (target, curves) in enumerate(targets.items())
+    ]
+    short = f"NEON and NEON⁺ with noise radius 0.0001, at each target on {data}."
     return [
         Section(
             title=f"The paper's observations ({name})",
@@ -50,7 +61,7 @@ def _of_one_set(targets: dict[int, Curves], suffix: str) -> list[Section]:
                 "at every target. Curves overlap where they differ by at most 5 % of |λ_min|; a direction is good at "
                 "half of λ_min; competitive is at most twice Lanczos's calls. The paper has no observation (iii).",
             ),
-            tables=(_observations(targets), _by_target(targets), _levels(targets)),
+            tables=(_observations(judged), _by_target(judged), _levels(targets)),
         ),
         Section(
             title=f"Figure 1 and the supplement's pairs ({name})",
@@ -62,14 +73,7 @@ def _of_one_set(targets: dict[int, Curves], suffix: str) -> list[Section]:
                 "ended by a trust radius, since the paper gives none: where an iterate has grown beyond the region in "
                 "which the function is quadratic, its curve turns back up.",
             ),
-            figures=[
-                Figure(
-                    caption=f"{'Figure 1' if i == 0 else f'Supplement, pair {i}'}: target {target} on {data}.",
-                    name=f"reproduce-target-{target}{suffix}",
-                    figure=_pair(curves),
-                )
-                for i, (target, curves) in enumerate(targets.items())
-            ],
+            figures=pairs,
         ),
         Section(
             title=f"With noise a hundred times shorter ({name})",
@@ -77,13 +81,7 @@ def _of_one_set(targets: dict[int, Curves], suffix: str) -> list[Section]:
                 "The same as (a), but with noise radius 0.0001. NEON then stays where the function is quadratic until "
                 "it has converged, and falls together with the power method.",
             ),
-            figures=[
-                Figure(
-                    caption=f"NEON and NEON⁺ with noise radius 0.0001, at each target on {data}.",
-                    name=f"reproduce-short-noise{suffix}",
-                    figure=_short_noise(targets),
-                )
-            ],
+            figures=[Figure(caption=short, name=f"reproduce-short-noise{suffix}", figure=_short_noise(targets))],
         ),
     ]
 
@@ -91,30 +89,22 @@ def _of_one_set(targets: dict[int, Curves], suffix: str) -> list[Section]:
 # ---- tables
 
 
-def _observations(targets: dict[int, Curves]) -> Table:
-    rows = [row for curves in targets.values() for row in curves.values()]
+def _observations(judged: Sequence[Observation]) -> Table:
+    measured = ("measured: median (smallest to largest)", "what was measured")
     return Table(
         caption="Observations, judged over all targets",
-        heads=(
-            "item",
-            "statement",
-            "measured: median (smallest to largest)",
-            "what was measured",
-            "targets",
-            "verdict",
-        ),
-        rows=[(o.item, o.statement, o.spread, o.quantity, o.count, o.true) for o in observations.judged(rows)],
+        heads=("item", "statement", *measured, "targets", "verdict"),
+        rows=[(o.item, o.statement, o.spread, o.quantity, o.count, o.true) for o in judged],
     )
 
 
-def _by_target(targets: dict[int, Curves]) -> Table:
-    rows = [row for curves in targets.values() for row in curves.values()]
+def _by_target(judged: Sequence[Observation]) -> Table:
     return Table(
         caption="The same, target by target",
         heads=("item", "statement", "target", "measured", "holds"),
         rows=[
             (o.item, o.statement, target, value, o.holds[target])
-            for o in observations.judged(rows)
+            for o in judged
             for target, value in o.measured.items()
         ],
     )
@@ -125,35 +115,16 @@ def _levels(targets: dict[int, Curves]) -> Table:
     for target, curves in targets.items():
         bottom = lowest(curves)
         for method, row in curves.items():
-            end = row["ncfind"]
-            rows.append(
-                (
-                    target,
-                    drawn_as(method).label,
-                    bottom,
-                    min(row["quotient"]),
-                    _reached(row, "iterations", GOOD * bottom),
-                    _reached(row, "samples", GOOD * bottom),
-                    _reached(row, "iterations", NEARLY * bottom),
-                    _reached(row, "samples", NEARLY * bottom),
-                    None if end is None else end["iterations"],
-                    None if end is None else end["quotient"],
-                )
-            )
+            reached = [
+                _reached(row, axis, share * bottom) for share in (GOOD, NEARLY) for axis in ("iterations", "samples")
+            ]
+            end = (None, None) if row["ncfind"] is None else (row["ncfind"]["iterations"], row["ncfind"]["quotient"])
+            rows.append((target, drawn_as(method).label, bottom, min(row["quotient"]), *reached, *end))
+    calls = ("iterations to 50 %", "calls to 50 %", "iterations to 90 %", "calls to 90 %")
+    ncfind = ("NCFind at iteration", "NCFind's curvature")
     return Table(
         caption="Iterations and calls (IFO, or ISO for Hessian products) to half and to 90 % of λ_min",
-        heads=(
-            "target",
-            "method",
-            "λ_min",
-            "lowest curvature",
-            "iterations to 50 %",
-            "calls to 50 %",
-            "iterations to 90 %",
-            "calls to 90 %",
-            "NCFind at iteration",
-            "NCFind's curvature",
-        ),
+        heads=("target", "method", "λ_min", "lowest curvature", *calls, *ncfind),
         rows=rows,
     )
 
@@ -198,8 +169,7 @@ def _short_noise(targets: dict[int, Curves]) -> Any:
 def _draw(axes: Any, curves: Curves, methods: Sequence[str], axis: str) -> None:
     bottom = lowest(curves)
     axes.axhline(bottom, color=BLACK, linewidth=0.6, label=r"$\lambda_{\min}$")
-    starts: list[float] = []
-    ends: list[float] = []
+    marks: list[float] = []
     for method in methods:
         if method not in curves:
             continue
@@ -209,12 +179,12 @@ def _draw(axes: Any, curves: Curves, methods: Sequence[str], axis: str) -> None:
         places, quotients = zip(*points, strict=True) if points else ((), ())
         wide = {"linewidth": 2.6} if method == "power" else {}
         axes.plot(places, quotients, **style.plot(), markevery=0.12, **wide)
-        starts += quotients[:1]
+        marks += quotients[:1]
         end = row["ncfind"]
         if end is not None and (method in SAMPLED or axis == "iterations"):
-            ends.append(end["quotient"])
+            marks.append(end["quotient"])
             star = {"marker": "*", "markersize": 9, "markeredgecolor": BLACK, "markeredgewidth": 0.6}
             axes.plot([end[axis]], [end["quotient"]], color=style.color, linestyle="", label=NCFIND, zorder=5, **star)
     axes.set_xscale("log")
-    top = max([0.3, *starts, *ends])
+    top = max([0.3, *marks])
     axes.set_ylim(bottom - 0.06 * (top - bottom), top + 0.06 * (top - bottom))

@@ -1,4 +1,4 @@
-"""Which experiment is drawn by which file: rows of an experiment to sections of the page."""
+"""Turns rows into sections of the page, each experiment with its own file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from collections.abc import Sequence
 from unsaddle.experiments.rows import Row
 from unsaddle.report.blocks import Section
 
-WRITERS = {
-    "reproduce": "unsaddle.report.reproduce",
-    "compare": "unsaddle.report.compare",
-    "complexity": "unsaddle.report.complexity",
-}
+WRITERS = {name: f"unsaddle.report.{name}" for name in ("reproduce", "compare", "complexity")}
 """To draw another experiment, write a file with `sections(rows) -> list[Section]` and a line here."""
 
 

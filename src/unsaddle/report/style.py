@@ -1,7 +1,7 @@
-"""One colour, line style and marker a method, the same in every figure, told apart in grey as well.
+"""Each method has one colour, line style and marker, the same in every figure.
 
-The colours are those of Okabe and Ito, whose brightness differs and which colour-blind readers can tell apart; the line
-style and the marker say the same again.
+The colours are those of Okabe and Ito: colour-blind readers can tell them apart. Line styles and markers differ as
+well, so that methods can also be told apart in grey.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ LINE_STYLES: dict[str, LineStyle] = {
 
 
 def drawn_as(method: str) -> LineStyle:
-    """The line style of a method; one that has none is drawn grey under its own name."""
+    """The line style of a method. A method without one is drawn grey under its own name."""
     return LINE_STYLES.get(method, _line_style(method, GREY, DOTS, "."))
 
 
@@ -129,7 +129,7 @@ def journal() -> Iterator[None]:
 def new_figure(
     rows: int = 1, columns: int = 1, *, width: float = TWO_COLUMNS, height: float = 2.6, **options: Any
 ) -> Any:
-    """A figure that no window manager knows of, and its axes as `Figure.subplots` returns them."""
+    """A figure without a window, and its axes as `Figure.subplots` returns them."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height))
@@ -137,7 +137,7 @@ def new_figure(
 
 
 def legend_below(figure: Any, *axes: Any, columns: int = 4) -> None:
-    """One legend for the whole figure, below it: each label once."""
+    """Put one legend below the figure, with each label once."""
     handles: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
