@@ -1,14 +1,16 @@
-"""The power method on I − ηH, eq. (10), with exact Hessian products: what NEON imitates without them."""
+"""The power method on I − ηH, eq. (10), with exact Hessian products. NEON imitates it with gradients."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from unsaddle import vectors
-from unsaddle.curvature.extractor import Extractor
+from unsaddle.curvature.extractor import by_settings
 from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import SampledFunction, SecondOrderFunction
@@ -27,7 +29,7 @@ class PowerSettings:
 
 
 def settings_for(search: Search) -> PowerSettings:
-    """η = 1/L1 and L1·log(d/δ²)/γ products, for curvature −γ/2: usable as the theory states them."""
+    """η = 1/L1 and L1·log(d/δ²)/γ products, for curvature −γ/2. The theory's constants are usable here."""
     return PowerSettings(
         step_size=1.0 / search.smoothness,
         num_steps=extraction.power_num_steps(
@@ -73,7 +75,7 @@ def power(
             return trail.end(Status.SMOOTHNESS_EXCEEDED)
         v = torch.sub(v, hv, alpha=settings.step_size)
         length = vectors.norm(v)
-        if length == 0.0:  # Hv = v/η: the whole start lay at curvature L1, and nothing is left to follow.
+        if length == 0.0:  # Hv = v/η: the whole start lay at curvature L1.
             break
         v.div_(length)
     return trail.end(Status.NOTHING_FOUND, exhausted=True)
@@ -86,11 +88,11 @@ def second_order(f: SampledFunction) -> SecondOrderFunction:
     return f
 
 
-def _run(search: Search, settings: PowerSettings) -> Candidate:
-    f, keep = second_order(search.f), search.question.keep_history
-    return power(f, search.x, settings, search.generator, keep_history=keep)
+def on_products(algorithm: Callable[..., Candidate]) -> Callable[[Search, Any], Candidate]:
+    """The `run` of `by_settings`, for an algorithm that takes (f, x, settings, generator)."""
+    return lambda search, settings: algorithm(
+        second_order(search.f), search.x, settings, search.generator, keep_history=search.question.keep_history
+    )
 
 
-POWER = Extractor(
-    extract=lambda search: search.within_budget(settings_for(search), lambda s: _run(search, s)), needs_products=True
-)
+POWER = by_settings(on_products(power), practical=settings_for, needs_products=True)

@@ -22,9 +22,6 @@ DET_C1 = 2.2
 arccosh(1 + γ/(4L1)) ≥ 0.98·√(γ/(2L1)). That is 0.693·C1² ≥ C1 + 1, or C1 ≥ 2.13."""
 
 
-# --- Neon2 online ---------------------------------------------------------------------------------------------------
-
-
 def online_step_size(*, gamma: float, dimension: int, smoothness: float, c0: float = ONLINE_C0) -> float:
     """η = γ/(C0²·L1²·log(100d))."""
     return gamma / (c0**2 * smoothness**2 * math.log(100.0 * dimension))
@@ -52,9 +49,6 @@ def online_escape_radius(*, noise_radius: float, dimension: int, c0: float = ONL
 def online_sample_size(*, gamma: float, delta: float, smoothness: float) -> int:
     """m = L1²·log(1/p)/γ², rounded up: the samples that judge a direction (Neon2's Θ with constant 1)."""
     return math.ceil((smoothness / gamma) ** 2 * math.log(1.0 / delta))
-
-
-# --- Neon2 det ------------------------------------------------------------------------------------------------------
 
 
 def det_num_steps(*, gamma: float, delta: float, dimension: int, smoothness: float, c1: float = DET_C1) -> int:

@@ -101,9 +101,6 @@ def renormalised_radius(*, smallest: float, measurement: float) -> float:
     return max(2.0 * smallest, measurement)
 
 
-# --- Neon2 ----------------------------------------------------------------------------------------------------------
-
-
 def neon2_det_growth(*, smoothness: float, gamma: float) -> float:
     """θ = arccosh(1 + γ/(4L1)), close to √(γ/(2L1)): T_t(M) grows as cosh(tθ) at λ = −γ."""
     excess = gamma / (4.0 * smoothness)
