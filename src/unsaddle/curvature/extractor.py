@@ -24,16 +24,10 @@ class Extractor:
     """Whether ∇f(x) may stay in memory while the candidate is measured. The measurement then estimates L2 too."""
 
 
-def on_f_hat(algorithm: Callable[..., Candidate]) -> Callable[[Search, Any], Candidate]:
-    """The `run` of `by_settings`, for an algorithm that takes (f̂, settings, generator)."""
-    return lambda search, settings: algorithm(
-        search.f_hat, settings, search.generator, keep_history=search.question.keep_history
-    )
-
-
 def by_settings(
-    run: Callable[[Search, Any], Candidate],
+    algorithm: Callable[..., Candidate],
     *,
+    inputs: Callable[[Search], tuple[Any, ...]] = lambda search: (search.f_hat,),
     practical: Callable[[Search], Any],
     theory: Callable[..., Any] | None = None,
     calls_a_step: int = 1,
@@ -43,7 +37,8 @@ def by_settings(
     """An extractor that makes its settings first and then takes at most `settings.num_steps` steps.
 
     Args:
-        run: the algorithm, for one search and its settings.
+        algorithm: called with (*inputs(search), settings, generator, keep_history=...).
+        inputs: f̂ by default.
         practical: makes usable settings.
         theory: makes the theorem's settings, from γ, δ, d, L1 and L2; None if `practical` makes them already.
         calls_a_step: gradients or products of one step.
@@ -54,7 +49,10 @@ def by_settings(
     def extract(search: Search) -> Candidate:
         settings = practical(search) if theory is None or not search.question.theory else search.settings(theory)
         return search.within_budget(
-            settings, lambda s: run(search, s), calls_a_step=calls_a_step, extra_calls=extra_calls(settings)
+            settings,
+            lambda s: algorithm(*inputs(search), s, search.generator, keep_history=search.question.keep_history),
+            calls_a_step=calls_a_step,
+            extra_calls=extra_calls(settings),
         )
 
     return Extractor(extract=extract, **stated)

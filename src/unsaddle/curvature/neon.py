@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
-from unsaddle.curvature.extractor import by_settings, on_f_hat
+from unsaddle.curvature.extractor import by_settings
 from unsaddle.curvature.renormalisation import renormalised
 from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
@@ -187,9 +187,9 @@ def _sweep(x: Tensor, u: Tensor, g: Tensor, g0: Tensor, point: Tensor | None, et
     return vectors.total(products)
 
 
-NEON = by_settings(on_f_hat(neon), practical=practical_settings, theory=theory_settings)
+NEON = by_settings(neon, practical=practical_settings, theory=theory_settings)
 NEON_RENORMALISED = by_settings(
-    on_f_hat(neon),
+    neon,
     practical=lambda search: between_rounding_and_truncation(practical_settings(search), search),
     theory=theory_renormalised_settings,
 )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
-from unsaddle.curvature.extractor import by_settings, on_f_hat
+from unsaddle.curvature.extractor import by_settings
 from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.theory import neon2 as theory_neon2
@@ -171,6 +171,4 @@ def _chebyshev(f_hat: DisplacedFunction, y: Tensor, y_next: Tensor, unit: float,
     return f_hat.f.add_grad_at_sum(y_next, f_hat.x, y, unit, subtract=True).mul_(0.5 * unit)
 
 
-NEON2_DET = by_settings(
-    on_f_hat(neon2_det), practical=practical_settings, theory=theory_settings, extra_calls=lambda settings: 1
-)
+NEON2_DET = by_settings(neon2_det, practical=practical_settings, theory=theory_settings, extra_calls=lambda settings: 1)

@@ -159,8 +159,8 @@ def neon2_online(
                 return trail.end(Status.NOT_FINITE, exhausted=left == 0)
             if observer is not None:
                 observer(t, u)
-            if settings.random_iterate and _one_in(t, generator):
-                kept = u.clone()
+            if settings.random_iterate and int(torch.randint(t, (), generator=generator, device=generator.device)) == 0:
+                kept = u.clone()  # With probability 1/t, so each of the t iterates is equally likely.
             if uu >= r**2 or uu == 0.0:
                 break
         if uu < r**2:
@@ -179,20 +179,13 @@ def neon2_online(
     return trail.end(Status.NOTHING_FOUND, exhausted=left == 0)
 
 
-def _one_in(t: int, generator: torch.Generator) -> bool:
-    """True with probability 1/t. Keeping the t-th item with it makes each item of a stream equally likely."""
-    return int(torch.randint(t, (), generator=generator, device=generator.device)) == 0
-
-
-def _run(search: Search, settings: Neon2OnlineSettings) -> Candidate:
-    judge, keep = by_gradients(search), search.question.keep_history
-    return neon2_online(
-        search.objective, search.x, judge, settings, search.generator, ledger=search.ledger, keep_history=keep
-    )
+def _run(search: Search, *arguments: Any, **how: Any) -> Candidate:
+    return neon2_online(search.objective, search.x, by_gradients(search), *arguments, ledger=search.ledger, **how)
 
 
 NEON2_ONLINE = by_settings(
     _run,
+    inputs=lambda search: (search,),
     practical=practical_settings,
     theory=theory_settings,
     calls_a_step=2,

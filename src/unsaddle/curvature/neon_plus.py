@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.extractor import by_settings, on_f_hat
+from unsaddle.curvature.extractor import by_settings
 from unsaddle.curvature.ncfind import PrintedTests
 from unsaddle.curvature.neon import NeonSettings, between_rounding_and_truncation, usable
 from unsaddle.curvature.renormalisation import renormalised
@@ -204,9 +204,9 @@ def _sweep(
     return [eta**2 * product for product in vectors.total(products)]
 
 
-NEON_PLUS = by_settings(on_f_hat(neon_plus), practical=practical_settings, theory=theory_settings)
+NEON_PLUS = by_settings(neon_plus, practical=practical_settings, theory=theory_settings)
 NEON_PLUS_RENORMALISED = by_settings(
-    on_f_hat(neon_plus),
+    neon_plus,
     practical=lambda search: between_rounding_and_truncation(practical_settings(search), search),
     theory=theory_renormalised_settings,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -176,10 +177,7 @@ def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
     return search.within_budget(settings, run, calls_a_step=calls, extra_calls=calls * rounds)
 
 
-def _with_products(search: Search) -> Candidate:
-    f = second_order(search.f)
-    return _extract(search, None, lambda v: f.hvp(search.x, v))
-
-
-OJA = Extractor(extract=_with_products, needs_products=True)
+OJA = Extractor(
+    extract=lambda search: _extract(search, None, partial(second_order(search.f).hvp, search.x)), needs_products=True
+)
 OJA_FIRST_ORDER = Extractor(extract=lambda search: _extract(search, search.measurement_radius, by_gradients(search)))

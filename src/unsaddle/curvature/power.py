@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -88,11 +86,9 @@ def second_order(f: SampledFunction) -> SecondOrderFunction:
     return f
 
 
-def on_products(algorithm: Callable[..., Candidate]) -> Callable[[Search, Any], Candidate]:
-    """The `run` of `by_settings`, for an algorithm that takes (f, x, settings, generator)."""
-    return lambda search, settings: algorithm(
-        second_order(search.f), search.x, settings, search.generator, keep_history=search.question.keep_history
-    )
+def f_and_x(search: Search) -> tuple[SecondOrderFunction, torch.Tensor]:
+    """The inputs of an algorithm that takes Hessian products."""
+    return second_order(search.f), search.x
 
 
-POWER = by_settings(on_products(power), practical=settings_for, needs_products=True)
+POWER = by_settings(power, inputs=f_and_x, practical=settings_for, needs_products=True)

@@ -15,16 +15,9 @@ def renormalised(
 ) -> float:
     """Rescales (u, *others) in place to ‖u‖ = r if ‖u‖ has left [r/2, 2r]; returns ‖u‖².
 
-    A u that is zero or not finite stays as it is.
-
-    Args:
-        squared_norm: ‖u‖².
-        radius: r.
-        x: where f̂ is anchored.
-        point: x + unit·u, updated with u; None if the function forms it itself.
-        u: the iterate.
-        others: everything else that depends linearly on the start. On a quadratic, rescaling then changes no direction.
-        unit: u is held in this unit.
+    A u that is zero or not finite stays as it is. `point` is x + unit·u, and follows u; it is None if the function
+    forms it itself. `others` are all vectors of the state that depend linearly on the start with u. On a quadratic,
+    rescaling them together changes no direction.
     """
     if radius / 2.0 <= math.sqrt(squared_norm) <= 2.0 * radius or not 0.0 < squared_norm < math.inf:
         return squared_norm

@@ -127,10 +127,6 @@ class Search:
         """The curvature looked for in F_S: γ, given or relative to L1, times `sample_share`."""
         return self.sample_share * self.question.gamma_at(self.smoothness)
 
-    def asked_again(self, **changes: Any) -> Search:
-        """The same search with a changed question."""
-        return replace(self, question=replace(self.question, **changes))
-
     @property
     def noise(self) -> float:
         """σ, the rounding of a gradient, estimated from its size."""

@@ -78,9 +78,8 @@ def outer_decrease(*, method_decrease: float, gamma: float, escape_constant: flo
 def num_outer_iterations(*, gap: float, outer_decrease: float, delta: float, magnitude: float = 0.0) -> int:
     """⌈2(B + Δ)/θ⌉·⌈log₂(1/δ)⌉ outer iterations, B = `magnitude` (proof of Theorem 3).
 
-    Departures from the proof: Its log(1/ζ) blocks, each failing with probability ½, all fail with probability ζ only
-    for the logarithm to base 2. Its B = max(|F*|, |F(x_1)|) is not needed, so B = 0 by default: a constant added to F
-    changes no iterate, and at F* = 0 the term that B bounds, −E[F(x_j)]·Pr(…), is not positive.
+    Departures: log₂, as each of the blocks fails with probability ½. B = 0 by default, not max(|F*|, |F(x_1)|): a
+    constant added to F changes no iterate, and at F* = 0 the term that B bounds, −E[F(x_j)]·Pr(…), is not positive.
 
     A block starts where the last one failed, so Δ must hold there too (Ge et al. 2015 assume F bounded). If Δ is known
     at x_1 only, use `num_outer_iterations_from_start`.
@@ -154,18 +153,12 @@ def momentum_max_steps(
 def momentum_max_step_size(
     *, num_steps: int, gamma: float, momentum: float, noise_scale: float, escape_constant: float
 ) -> float:
-    """η = √(2(1−β)Cγ³/(3D(t+1))), the largest η with E[F(y) − F(x)] ≤ Cγ³/2 after t + 1 steps.
-
-    Not in the paper: this is `momentum_max_steps` solved for η, in case η = ε²/(6D) allows no t.
-    """
+    """η = √(2(1−β)Cγ³/(3D(t+1))): `momentum_max_steps` at γ, solved for the largest η. Not in the paper."""
     return math.sqrt(2.0 * _one_minus(momentum) * escape_constant * gamma**3 / (3.0 * noise_scale * num_steps))
 
 
 def momentum_increase(*, step_size: float, num_steps: int, momentum: float, noise_scale: float) -> float:
-    """3η²(t+1)D/(4(1−β)) ≥ E[F(y) − F(x)], for y any of x⁺_0, …, x⁺_t.
-
-    The proof of Corollary 1 derives it for z. The same sum up to τ′ − 1 gives it for y = x⁺_{τ′} (E31).
-    """
+    """3η²(t+1)D/(4(1−β)) ≥ E[F(y) − F(x)] for any y = x⁺_{τ′}: sum the proof of Corollary 1 up to τ′ − 1 (E31)."""
     return 3.0 * step_size**2 * num_steps * noise_scale / (4.0 * _one_minus(momentum))
 
 

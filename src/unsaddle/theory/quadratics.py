@@ -16,19 +16,16 @@ from unsaddle.theory.start import unlucky_component
 NOISE_SHARE = 0.1
 """Rounding may contribute this share of γ to a measured curvature."""
 
-RELATIVE_EPS = 1e-3
-"""A gradient step of 1/L1 may move a stationary point by this share of max(1, ‖x‖)."""
-
 
 def stationary_gradient(*, smoothness: float, x_norm: float) -> float:
     """ε = 1e-3·L1·max(1, ‖x‖), the default for the largest gradient norm that counts as zero at x.
 
-    A gradient step of 1/L1 then moves x by less than a thousandth. Scaling f scales ε.
+    A gradient step of 1/L1 then moves x by at most a thousandth of max(1, ‖x‖). Scaling f scales ε.
 
     >>> stationary_gradient(smoothness=2.0, x_norm=10.0)
     0.02
     """
-    return RELATIVE_EPS * smoothness * max(1.0, x_norm)
+    return 1e-3 * smoothness * max(1.0, x_norm)
 
 
 def step_size(*, smoothness: float) -> float:
@@ -50,8 +47,7 @@ def neon_num_steps(*, step_size: float, gamma: float, dimension: int, delta: flo
 def neon_plus_num_steps(*, step_size: float, gamma: float, dimension: int, delta: float) -> int:
     """t = ⌈2·log(d/δ²)/√(ηγ)⌉.
 
-    The argument is that of `neon_num_steps`. At ζ = 1 − √(ηγ), one step multiplies a component at λ = −γ by
-    1 + 0.618√(ηγ), and one at −γ/2 by 1 + 0.366√(ηγ).
+    As for NEON, but at ζ = 1 − √(ηγ) a step multiplies a mode at −γ by 1 + 0.618√(ηγ), at −γ/2 by 1 + 0.366√(ηγ).
     """
     return math.ceil(2.0 * math.log(dimension / delta**2) / math.sqrt(step_size * gamma))
 

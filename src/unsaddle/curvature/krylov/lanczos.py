@@ -13,7 +13,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.curvature.extractor import by_settings
 from unsaddle.curvature.krylov.process import KrylovProcess
-from unsaddle.curvature.power import on_products
+from unsaddle.curvature.power import f_and_x
 from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import SecondOrderFunction
@@ -124,4 +124,4 @@ def lowest_curvature(
         smoothness *= 2.0
 
 
-LANCZOS = by_settings(on_products(lanczos), practical=settings_for, needs_products=True)
+LANCZOS = by_settings(lanczos, inputs=f_and_x, practical=settings_for, needs_products=True)
