@@ -23,7 +23,7 @@ from unsaddle.theory import extraction, quadratics
 Product = Callable[[Tensor], Tensor]
 
 BATCH = 32
-"""Fresh samples a step in the practical settings, at most everything."""
+"""Fresh samples a step in the practical settings, or all samples if there are fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def practical_settings(
 
 
 def batch_size(num_samples: int | None) -> int:
-    """b = 32, at most everything."""
+    """b = 32, or all samples if there are fewer."""
     return BATCH if num_samples is None else min(BATCH, num_samples)
 
 
@@ -159,14 +159,7 @@ def by_gradients(search: Search) -> Product:
 
 def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
     make = theory_settings if search.question.theory else practical_settings
-    settings = make(
-        gamma=search.gamma,
-        delta=search.delta,
-        dimension=search.dimension,
-        smoothness=search.smoothness,
-        radius=radius,
-        num_samples=search.objective.num_samples,
-    )
+    settings = make(radius=radius, num_samples=search.objective.num_samples, **search.constants)
     calls = 1 if radius is None else 2
 
     def run(s: OjaSettings) -> Candidate:

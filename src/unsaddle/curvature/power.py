@@ -30,9 +30,7 @@ def settings_for(search: Search) -> PowerSettings:
     """η = 1/L1 and L1·log(d/δ²)/γ products, for curvature −γ/2. The theory's constants are usable here."""
     return PowerSettings(
         step_size=1.0 / search.smoothness,
-        num_steps=extraction.power_num_steps(
-            smoothness=search.smoothness, gamma=search.gamma, dimension=search.dimension, delta=search.delta
-        ),
+        num_steps=extraction.power_num_steps(**search.constants),
         target=search.gamma / 2.0,
     )
 

@@ -175,20 +175,20 @@ class Search:
         if self.smallest_radius > self.trust_radius / 5.0:
             raise Inconclusive(Status.PRECISION_TOO_LOW)
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """γ, δ, d and L1, as keyword arguments."""
+        return {"gamma": self.gamma, "delta": self.delta, "dimension": self.dimension, "smoothness": self.smoothness}
+
     def settings(self, theory: Callable[..., S]) -> S:
         """The settings that `theory` makes of γ, δ, d, L1 and L2."""
-        question = {
-            "gamma": self.gamma,
-            "delta": self.delta,
-            "dimension": self.dimension,
-            "smoothness": self.smoothness,
-        }
+        constants = self.constants
         if not self.hessian_lipschitz:
             raise ValueError(
                 f"settings='theory' needs hessian_lipschitz > 0, got {self.hessian_lipschitz}; "
                 "give it, or use settings='practical'"
             )
-        return theory(hessian_lipschitz=self.hessian_lipschitz, **question)
+        return theory(hessian_lipschitz=self.hessian_lipschitz, **constants)
 
     def within_budget(
         self, settings: S, run: Callable[[S], Candidate], *, calls_a_step: int = 1, extra_calls: int = 0

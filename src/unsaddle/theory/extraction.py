@@ -194,7 +194,7 @@ def sampled_gamma(*, gamma: float, accuracy: float) -> float:
     return (1.0 - accuracy) * gamma
 
 
-# --- Lemma 1: the step along negative curvature ---------------------------------------------------------------------
+# --- Lemma 1, the step along negative curvature; Lemmas 3 and 4, concentration ---------------------------------------
 
 
 def escape_length(*, fraction: float, gamma: float, hessian_lipschitz: float) -> float:
@@ -215,9 +215,6 @@ def measured_escape_length(*, curvature: float, hessian_lipschitz: float) -> flo
 def measured_escape_decrease(*, curvature: float, hessian_lipschitz: float) -> float:
     """2q³/(3·L2²), the maximum of ½qs² − L2s³/6: twice the decrease that Lemma 1 proves for the step q/L2."""
     return 2.0 * (-curvature) ** 3 / (3.0 * hessian_lipschitz**2)
-
-
-# --- Concentration (Lemmas 3 and 4) ---------------------------------------------------------------------------------
 
 
 def gradient_sample_size(*, eps: float, sub_gaussian: float, delta: float) -> int:

@@ -153,7 +153,7 @@ def momentum_max_steps(
 def momentum_max_step_size(
     *, num_steps: int, gamma: float, momentum: float, noise_scale: float, escape_constant: float
 ) -> float:
-    """η = √(2(1−β)Cγ³/(3D(t+1))): `momentum_max_steps` at γ, solved for the largest η. Not in the paper."""
+    """η = √(2(1−β)Cγ³/(3D(t+1))), the largest η with `momentum_increase` ≤ Cγ³/2. Not in the paper."""
     return math.sqrt(2.0 * _one_minus(momentum) * escape_constant * gamma**3 / (3.0 * noise_scale * num_steps))
 
 

@@ -23,8 +23,8 @@ LOWEST = 3
 """Lowest Ritz vectors to return if nothing was found. The Hessian's sampling error is estimated along them."""
 
 MEASURING_NOISE_SHARE = 1e-2
-"""Rounding as a share of γ when a direction is measured. It is small: a measurement takes six gradients along one
-direction, while a Ritz vector averages the errors of many products."""
+"""Rounding as a share of γ when a direction is measured, by six gradients along it. The search has a share of its own,
+as a Ritz vector averages the errors of many products."""
 
 LARGEST_NOISE_SHARE = 0.3
 """Rounding as a share of γ at the smallest radius, for functions that are not quadratic within the first radius."""
@@ -55,6 +55,14 @@ class KrylovSettings:
     """Vectors to keep."""
     accuracy: float = 0.1
     """A Ritz pair below −γ/2 is returned when its residual is at most this share of its value."""
+
+    def wanted_radius(self, gamma: float) -> float:
+        """r with √2σ/r = share·γ; 0 if γ is not known yet."""
+        return math.sqrt(2.0) * self.noise / (self.noise_share * gamma) if gamma > 0.0 else 0.0
+
+    def radius(self, gamma: float) -> float:
+        """The wanted radius, brought between the smallest and the largest."""
+        return min(max(self.wanted_radius(gamma), self.smallest_radius), self.largest_radius)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +144,7 @@ def krylov(
         )
 
     for step in range(settings.num_steps):
-        radius = _radius(settings, gamma())
+        radius = settings.radius(gamma())
         if not process.expand():
             return candidate(Status.NOT_FINITE)
         lowest = float(seen.values[0])
@@ -160,7 +168,7 @@ def krylov(
 def _scale(f_hat: DisplacedFunction, settings: KrylovSettings, gamma: float, largest: float, radius: float) -> Scale:
     """The constants for measuring a direction, with the radii of the three shares of noise, farthest first."""
     shares = (MEASURING_NOISE_SHARE, settings.noise_share, LARGEST_NOISE_SHARE)
-    radii = {_radius(replace(settings, noise_share=min(share, LARGEST_NOISE_SHARE)), gamma) for share in shares}
+    radii = {replace(settings, noise_share=min(share, LARGEST_NOISE_SHARE)).radius(gamma) for share in shares}
     # One measurement of σ may miss the rounding of the probe points.
     rounding = torch.finfo(f_hat.x.dtype).eps * largest * (f_hat.x_norm + 16.0 * radius)
     return Scale(
@@ -170,12 +178,3 @@ def _scale(f_hat: DisplacedFunction, settings: KrylovSettings, gamma: float, lar
         radius=radius,
         measuring_radii=tuple(sorted(radii, reverse=True)),
     )
-
-
-def _radius(settings: KrylovSettings, gamma: float) -> float:
-    return min(max(wanted_radius(settings, gamma), settings.smallest_radius), settings.largest_radius)
-
-
-def wanted_radius(settings: KrylovSettings, gamma: float) -> float:
-    """r with √2σ/r = share·γ; 0 if γ is not known yet."""
-    return math.sqrt(2.0) * settings.noise / (settings.noise_share * gamma) if gamma > 0.0 else 0.0

@@ -12,13 +12,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extractor import Extractor
-from unsaddle.curvature.krylov.certificate import (
-    LARGEST_NOISE_SHARE,
-    KrylovCandidate,
-    KrylovSettings,
-    krylov,
-    wanted_radius,
-)
+from unsaddle.curvature.krylov.certificate import LARGEST_NOISE_SHARE, KrylovCandidate, KrylovSettings, krylov
 from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
@@ -32,7 +26,7 @@ NOISE_SHARE = {torch.float32: 0.1, torch.float64: 1e-4}
 """Rounding in a product as a share of γ, at the radius of the first attempt."""
 
 FARTHEST = 0.03
-"""Probes stay within this share of ‖x‖. Beyond it, a Hessian meant nothing for any function that we met."""
+"""Probes stay within this share of ‖x‖. Beyond it, the Hessian at x told nothing about any function that we met."""
 
 CHECK_GRADIENTS, LINEAR_GRADIENTS = 6, 2
 """Gradients that `_is_quadratic` and `_is_linear` take."""
@@ -53,7 +47,7 @@ FEW_STEPS = 4
 
 
 def extract(search: Search) -> Candidate:
-    """Searches quickly if the question names a radius, and carefully if it does not or if that does not decide."""
+    """Searches quickly at the question's radius; carefully if there is none, or if the quick search does not decide."""
     quick = None if search.question.probe_radius is None else _quick(search, search.question.probe_radius)
     return _careful(search) if quick is None else quick
 
@@ -156,7 +150,7 @@ def _careful(search: Search) -> Candidate:
         candidate = _run(search, attempt, CHECK_GRADIENTS, search.question.keep_history)
         if candidate.exhausted:
             return replace(candidate, status=Status.BUDGET_SPENT)
-        if wanted_radius(coarse, candidate.scale.gamma) > settings.largest_radius:
+        if coarse.wanted_radius(candidate.scale.gamma) > settings.largest_radius:
             return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
         if candidate.status is not Status.NOTHING_FOUND:
             return candidate
@@ -196,7 +190,7 @@ def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> tuple
 
     Products must be symmetric. Along the lowest and the highest direction, the even part of a product,
     ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r), must be small; for a quadratic it is zero. The curvature along the highest
-    direction must be about the same at 2r: otherwise L1 may be a kink.
+    direction must be about the same at 2r, or L1 may come from a kink.
     """
     scale, changes = candidate.scale, []
     if candidate.asymmetry > scale.gamma / 2.0:
