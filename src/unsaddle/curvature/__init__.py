@@ -1,4 +1,4 @@
-"""Extractors of negative curvature, one a file, and `negative_curvature`, which runs and checks them."""
+"""Extractors of negative curvature, one in each file, and `negative_curvature`, which runs and checks them."""
 
 from unsaddle.curvature.extract import negative_curvature
 from unsaddle.curvature.result import Curvature, Status

@@ -1,11 +1,11 @@
-"""`method="auto"`: which extractor, and how large a basis, by what memory allows.
+"""`extractor="auto"`: chooses the extractor and the size of its basis by the free memory.
 
-Measured rule (`python -m benchmarks.extraction` and `benchmarks.transformer` print the counts, docs/krylov.md quotes
-them): `krylov` takes the fewest gradients in either precision and at either dimension, and needs no constants. A basis
-of 20 costs it a few gradients against an unlimited one where it looks for a direction below −γ/2, and about a quarter
-more where it has to follow λ_min of a transformer to 2 %; one of 10 an eighth more still. So it is `krylov` with 20
-vectors; with up to 64 where those take no more than 64 MB; with fewer where 20 do not fit into half of the memory that
-is free; and where not even 8 fit, renormalised NEON⁺, which holds five.
+The rule is measured (`benchmarks.extraction` and `benchmarks.transformer` print the counts; docs/krylov.md has them).
+`krylov` takes the fewest gradients in either precision and at either dimension, and needs no constants. A basis of 20
+vectors, compared with an unlimited one, costs a few gradients more to find a direction below −γ/2, and a quarter more
+to follow λ_min of a transformer to 2 %. A basis of 10 costs another eighth. So the choice is `krylov` with 20 vectors:
+with up to 64 if they take at most 64 MB, and with fewer if 20 do not fit into half of the free memory. If not even 8
+fit, the choice is renormalised NEON⁺, which holds five.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch import Tensor
 from unsaddle import ranks
 
 BASIS = 20
-"""Vectors of a basis where memory is neither plentiful nor short."""
+"""Vectors of a basis if memory is neither plentiful nor short."""
 LARGEST_BASIS = 64
 PLENTIFUL_BYTES = 64 << 20
 SMALLEST_BASIS = 8
 OTHER_VECTORS = 4
-"""x + rq, ∇f(x), a gradient, and the basis' next vector."""
+"""x + rq, ∇f(x), a gradient, and the next basis vector."""
 FALLBACK = "neon+-renormalised"
 
 
@@ -40,11 +40,11 @@ def basis_size(x: Tensor, free_bytes: int | None) -> int:
     if free_bytes is not None:
         size = min(size, free_bytes // 2 // bytes_each - OTHER_VECTORS)
     team = ranks.current()
-    return size if team is None else team.smallest(size)  # Ranks have different memory, and must do the same.
+    return size if team is None else team.smallest(size)  # Ranks differ in memory, but must choose the same.
 
 
 def choose(x: Tensor, free_bytes: int | None) -> str:
-    """The extractor.
+    """The extractor that fits into the free memory.
 
     >>> choose(torch.zeros(1000), free_bytes=100_000), choose(torch.zeros(1000), free_bytes=50_000)
     ('krylov', 'neon+-renormalised')
@@ -53,7 +53,7 @@ def choose(x: Tensor, free_bytes: int | None) -> str:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes free where x lives, if that can be told."""
+    """Free bytes on the device; None if it does not say."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if device.type == "cpu" and hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:

@@ -1,7 +1,4 @@
-"""`negative_curvature`: from an objective and a point to a measured direction.
-
-Question → prepare → Search → run → Candidate → confirm → Curvature
-"""
+"""`negative_curvature`: Question → prepare → Search → run → Candidate → confirm → Curvature."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from unsaddle.measure.direction import Measurement, Scale
 from unsaddle.objective import Objective, point_of, with_its_ranks
 
 RETRIES = 8
-"""How often a measured L1 that proves too small is doubled."""
+"""A measured L1 that is too small is doubled at most so often."""
 
 UNKNOWN = Scale(gamma=math.nan, smoothness=math.nan, noise=math.nan, radius=math.nan)
 
@@ -51,23 +48,22 @@ def negative_curvature(
 
     Args:
         objective: `Function`, `FiniteSum`, `Stream`, `numpy_function`, or anything with their `sample`.
-        x: where: a 1-D float32 or float64 tensor. It is not changed. May be left out for an objective that has a
-            `point` of its own.
+        x: the point, a 1-D float32 or float64 tensor. It is not changed. An objective with a `point` does not need it.
         gamma: the curvature sought, γ > 0. By default a hundredth of L1.
-        extractor: how to look for it, a key of `EXTRACTORS`; "auto" is krylov, where its basis fits into memory.
-        samples: |S|, drawn once; None for everything, or for 1024 where samples never run out.
+        extractor: a key of `EXTRACTORS`. "auto" is krylov if its basis fits into memory.
+        samples: |S|, drawn once; None for everything, or for 1024 samples of a stream.
         delta: the probability of missing a curvature below −γ because of an unlucky random start.
         smoothness: L1, a bound on ‖∇²F‖ near x. Measured with a few gradients if left out.
         hessian_lipschitz: L2, a Lipschitz constant of the Hessian near x, 0 for a quadratic. If left out, f is taken to
-            be nearly quadratic within a hundredth of ‖x‖, and the measurement at the end has to bear it out.
-        basis: vectors that krylov may hold. By default 20, more where they are small, fewer where memory is short.
+            be nearly quadratic within a hundredth of ‖x‖; the final measurement checks this.
+        basis: vectors that krylov may hold. By default 20; more if they are small, fewer if memory is short.
         max_gradients: a bound on gradients plus Hessian products.
-        seed: of the samples and the random start; the same seed gives the same result.
+        seed: for the samples and the random start; the same seed gives the same result.
         keep_history: keep (gradients or products spent, quotient) for each step.
         settings: "practical", or "theory" for the constants of Theorems 1 and 2 (and Lemma 2 on samples).
 
     Returns:
-        The direction with its measured curvature, or the reason why there is none, and in both cases what it cost.
+        The direction with its measured curvature, or the reason why there is none; and the cost.
 
     >>> from unsaddle import Function
     >>> saddle = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
@@ -93,7 +89,7 @@ def negative_curvature(
 
 @with_its_ranks
 def answer(objective: Objective, x: Tensor, question: Question, ledger: Ledger | None = None) -> Curvature:
-    """The answer to a question. Everything is counted in `ledger`, if there is one."""
+    """Answers a question. `ledger` counts the cost."""
     search, name = prepare(objective, checks.point(x), question, Ledger() if ledger is None else ledger)
     if not search.f_hat.is_finite:
         return _result(search, name, Status.NOT_FINITE)
@@ -106,7 +102,7 @@ def answer(objective: Objective, x: Tensor, question: Question, ledger: Ledger |
 
 
 def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger) -> tuple[Search, str]:
-    """Draw F_S, take ∇F_S(x), and choose the extractor; returns its name with the search."""
+    """Draws F_S, takes ∇F_S(x), and chooses the extractor; returns the search and the extractor's name."""
     name = checks.choice(question.extractor, "extractor", ("auto", *EXTRACTORS))
     free = auto.free_memory(x.device)
     if name == "auto":
@@ -117,8 +113,7 @@ def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger)
             "use neon or neon+"
         )
     basis = max(auto.SMALLEST_BASIS, auto.basis_size(x, free)) if question.basis is None else question.basis
-    generator = torch.Generator().manual_seed(question.seed)
-    before = ledger.cost
+    generator, before = torch.Generator().manual_seed(question.seed), ledger.cost
     size = question.sample_size(objective)
     f = objective.sample(size, generator, hessian=EXTRACTORS[name].needs_products, ledger=ledger)
     sampled = objective.num_samples is None or f.size < objective.num_samples
@@ -137,53 +132,39 @@ def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger)
 
 
 def run(search: Search, extractor: Extractor) -> tuple[Search, Candidate]:
-    """Run the extractor. A measured L1 that proves too small is doubled, and the search is the one with the last."""
+    """Runs the extractor, and doubles a measured L1 that is too small; returns the search with the last L1."""
     candidate = extractor.extract(search)
     for _ in range(RETRIES if search.question.smoothness is None else 0):
         if candidate.status is not Status.SMOOTHNESS_EXCEEDED:
             break
-        gamma = search.question.gamma_at(search.smoothness)
-        search = search.asked_again(gamma=gamma, smoothness=2.0 * search.smoothness)
+        gamma, larger = search.question.gamma_at(search.smoothness), 2.0 * search.smoothness
+        search = replace(search, question=replace(search.question, gamma=gamma, smoothness=larger))
         candidate = extractor.extract(search)
     return search, candidate
 
 
 def confirm(search: Search, name: str, candidate: Candidate, scale: Scale) -> Curvature:
-    """Measure what the extractor suspects again, and say what is known. No direction is returned unmeasured."""
-    evidence: dict[str, Any] = {
-        "lowest": candidate.lowest,
-        "history": candidate.history,
-        "deciding": candidate.deciding,
-        "start": candidate.start,
-    }
+    """Measures the candidate again: no direction is returned unmeasured."""
+    evidence = {key: getattr(candidate, key) for key in ("lowest", "history", "deciding", "start")}
     if not math.isnan(candidate.hessian_lipschitz):
         evidence["hessian_lipschitz"] = candidate.hessian_lipschitz
     if candidate.vector is None:
         return _result(search, name, candidate.status, scale, **evidence)
     v = candidate.vector.div_(vectors.norm(candidate.vector))
     grad0 = search.f_hat.grad0 if EXTRACTORS[name].keeps_gradient else None
-    if grad0 is None:  # Whoever counts vectors chose another extractor: better no L2 than one more.
+    if grad0 is None:  # The extractor saves memory, so ∇f(x) goes, and L2 is not estimated.
         search.f_hat.let_go()
     status, measurements = _measured(search, candidate, scale, v, grad0)
     evidence["hessian_lipschitz"] = measurements[0].hessian_lipschitz
-    if status is not Status.FOUND:
-        evidence["deciding"] = (v,)
-    return _result(
-        search,
-        name,
-        status,
-        scale,
-        direction=v if status is Status.FOUND else None,
-        curvature=measurements[-1].curvature,
-        measurements=measurements,
-        **evidence,
-    )
+    evidence |= {"direction": v} if status is Status.FOUND else {"deciding": (v,)}
+    curvature = measurements[-1].curvature
+    return _result(search, name, status, scale, curvature=curvature, measurements=measurements, **evidence)
 
 
 def _measured(
     search: Search, candidate: Candidate, scale: Scale, v: Tensor, grad0: Tensor | None
 ) -> tuple[Status, tuple[Measurement, ...]]:
-    """The curvature along v on the same F_S and, where there is more than that, on fresh samples."""
+    """Measures the curvature along v on the same F_S and, if F_S is not everything, on fresh samples."""
     same = candidate.measured
     if same is None:
         for radius in dict.fromkeys(scale.measuring_radii or (scale.radius,)):
@@ -208,12 +189,8 @@ def _measured(
 
 def _result(search: Search, name: str, status: Status, scale: Scale = UNKNOWN, **known: Any) -> Curvature:
     f_hat, given = search.f_hat, search.question.hessian_lipschitz
-    fields: dict[str, Any] = {
-        "direction": None,
-        "curvature": math.nan,
-        "lowest": math.inf,
-        "hessian_lipschitz": math.nan if given is None else given,
-    }
+    fields: dict[str, Any] = {"direction": None, "curvature": math.nan, "lowest": math.inf}
+    fields["hessian_lipschitz"] = math.nan if given is None else given
     relative = noise.relative_error(
         noise=scale.noise, grad_norm=f_hat.grad_norm, smoothness=scale.smoothness, x_norm=f_hat.x_norm
     )

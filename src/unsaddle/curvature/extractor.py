@@ -1,4 +1,4 @@
-"""What an extractor states about itself, so that nobody has to know it by name."""
+"""What an extractor states about itself, so that no other file treats one by name."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ class Extractor:
     extract: Callable[[Search], Candidate]
     """Looks for a direction, within the budget of the search."""
     needs_products: bool = False
-    """Whether it takes Hessian products; all others are given a function that has none."""
+    """Whether it takes Hessian products. All others get a function that has none."""
     has_theory: bool = True
-    """Whether there is a theorem to take constants from."""
+    """Whether a theorem gives its constants."""
     keeps_gradient: bool = False
-    """Whether ∇f(x) may stay in memory while its candidate is measured, which then sees L2 as well."""
+    """Whether ∇f(x) may stay in memory while the candidate is measured. The measurement then estimates L2 too."""
 
 
 def by_settings(
-    run: Callable[[Search, Any], Candidate],
+    algorithm: Callable[..., Candidate],
     *,
+    inputs: Callable[[Search], tuple[Any, ...]] = lambda search: (search.f_hat,),
     practical: Callable[[Search], Any],
-    theory: Callable[..., Any],
+    theory: Callable[..., Any] | None = None,
     calls_a_step: int = 1,
     extra_calls: Callable[[Any], int] = lambda settings: 0,
     **stated: bool,
@@ -36,18 +37,22 @@ def by_settings(
     """An extractor that makes its settings first and then takes at most `settings.num_steps` steps.
 
     Args:
-        run: the algorithm, for one search and its settings.
+        algorithm: called with (*inputs(search), settings, generator, keep_history=...).
+        inputs: f̂ by default.
         practical: makes usable settings.
-        theory: makes those of the theorem, from γ, δ, d, L1 and L2.
-        calls_a_step: gradients or products that a step takes.
-        extra_calls: what the run takes beside its steps.
-        stated: what else `Extractor` states.
+        theory: makes the theorem's settings, from γ, δ, d, L1 and L2; None if `practical` makes them already.
+        calls_a_step: gradients or products of one step.
+        extra_calls: gradients or products of the run beside its steps.
+        stated: other fields of `Extractor`.
     """
 
     def extract(search: Search) -> Candidate:
-        settings = search.settings(theory, practical)
+        settings = practical(search) if theory is None or not search.question.theory else search.settings(theory)
         return search.within_budget(
-            settings, lambda s: run(search, s), calls_a_step=calls_a_step, extra_calls=extra_calls(settings)
+            settings,
+            lambda s: algorithm(*inputs(search), s, search.generator, keep_history=search.question.keep_history),
+            calls_a_step=calls_a_step,
+            extra_calls=extra_calls(settings),
         )
 
     return Extractor(extract=extract, **stated)

@@ -1,7 +1,7 @@
 """NEON (Algorithm 1): negative curvature originated from noise.
 
-Gradient descent on f̂, started from noise, is a power iteration with I − η∇²f(x) that needs no Hessian: directions of
-negative curvature grow, all others shrink.
+Gradient descent on f̂ from noise is a power iteration with I − η∇²f(x) that needs no Hessian. Directions of negative
+curvature grow, all others shrink.
 """
 
 from __future__ import annotations
@@ -26,26 +26,22 @@ from unsaddle.theory import renormalised as theory_renormalised
 
 @dataclass(frozen=True, kw_only=True)
 class NeonSettings:
-    """Constants of NEON; `theory_settings` and `practical_settings` make them."""
+    """Constants of NEON: η = `step_size`, t = `num_steps`, r = `noise_radius`, L2 = `hessian_lipschitz`."""
 
     step_size: float
-    """η."""
     num_steps: int
-    """t."""
     noise_radius: float
-    """r."""
     trust_radius: float = math.inf
-    """U: iterates beyond it are not looked at."""
+    """U: an iterate beyond it ends the run."""
     target: float
     """A curvature of at most −target is wanted."""
     hessian_lipschitz: float = 0.0
-    """L2, in the test of the practical setting."""
     decrease: float | None = None
-    """𝓕: accept when f̂(u) ≤ −2𝓕, as Theorem 1 does; None: when one gradient proves curvature ≤ −target."""
+    """𝓕: accept u if f̂(u) ≤ −2𝓕, as in Theorem 1. None: accept u if one gradient proves curvature ≤ −target."""
     resolution: float = 0.0
-    """Iterates shorter than this are not looked at: their quotient would be rounding."""
+    """Shorter iterates are not tested, as their quotient would be rounding."""
     renormalise: bool = False
-    """Rescale the iterate to length r whenever it leaves [r/2, 2r], so that U plays no part, nor can 𝓕."""
+    """Rescale the iterate to length r whenever it leaves [r/2, 2r]. U is not needed then, and 𝓕 cannot be used."""
 
     def __post_init__(self) -> None:
         if self.renormalise and self.decrease is not None:
@@ -59,12 +55,12 @@ N = TypeVar("N", bound=NeonSettings)
 
 
 def theory_settings(**question: Any) -> NeonSettings:
-    """Theorem 1, errata applied; takes what `Theorem.settings` takes."""
+    """The constants of Theorem 1, errata applied, from the arguments of `Theorem.settings`."""
     return NeonSettings(**extraction.THEOREM_1.settings(**question))
 
 
 def usable(search: Search, step_size: float, num_steps: Callable[..., int]) -> dict[str, Any]:
-    """Settings that NEON and NEON⁺ share in practice: see `theory.quadratics`."""
+    """The practical settings that NEON and NEON⁺ share, from `theory.quadratics`."""
     return {
         "step_size": step_size,
         "num_steps": num_steps(step_size=step_size, gamma=search.gamma, dimension=search.dimension, delta=search.delta),
@@ -77,7 +73,7 @@ def usable(search: Search, step_size: float, num_steps: Callable[..., int]) -> d
 
 
 def practical_settings(search: Search) -> NeonSettings:
-    """Usable constants: η = 1/(2·L1), and the steps that the worst quadratic needs."""
+    """η = 1/(2·L1), and the steps that the worst quadratic needs."""
     eta = quadratics.step_size(smoothness=search.smoothness)
     return NeonSettings(**usable(search, eta, quadratics.neon_num_steps))
 
@@ -85,7 +81,7 @@ def practical_settings(search: Search) -> NeonSettings:
 def theory_renormalised_settings(
     *, gamma: float, delta: float, dimension: int, smoothness: float, hessian_lipschitz: float
 ) -> NeonSettings:
-    """Zhang and Li (2021), Algorithm 1: η = 1/L1, and their T and r, for a curvature of −γ/4."""
+    """Zhang and Li (2021), Algorithm 1: η = 1/L1, with their T and r, for a curvature of −γ/4."""
     scales: dict[str, Any] = {"gamma": gamma, "delta": delta, "dimension": dimension, "smoothness": smoothness}
     return NeonSettings(
         step_size=1.0 / smoothness,
@@ -98,7 +94,7 @@ def theory_renormalised_settings(
 
 
 def between_rounding_and_truncation(settings: N, search: Search) -> N:
-    """The same settings with every probe at one radius, to which the iterates are rescaled."""
+    """The same settings, with iterates rescaled to one radius that suits every probe."""
     radius = quadratics.renormalised_radius(smallest=search.smallest_radius, measurement=search.measurement_radius)
     return replace(settings, noise_radius=radius, trust_radius=math.inf, renormalise=True)
 
@@ -119,19 +115,17 @@ def neon(
         u_{τ+1} = u_τ − η(∇f(x + u_τ) − ∇f(x)),  τ = 0, …, t−1                (12)
         return the first u_τ with ‖u_τ‖ ≤ U that passes the test, else nothing
 
-    Departures: the noise fills the ball, not the sphere (E2); f̂ never increases along (12) when ηL1 ≤ 1, so the first
-    iterate that passes is returned instead of the argmin over all of them, and iterates beyond U end the run; Lemma 7
-    finds its iterate before step t, so u_t needs no gradient.
+    Departures: The noise fills the ball, not the sphere (E2). For ηL1 ≤ 1, f̂ never increases along (12), so the first
+    iterate that passes is returned instead of the argmin over all, and an iterate beyond U ends the run. Lemma 7 finds
+    its iterate before step t, so no gradient is taken at u_t.
 
-    With `renormalise`, u is rescaled to ‖u‖ = r whenever it has left [r/2, 2r], before a gradient is taken there: NEON
-    as Zhang and Li (2021, Algorithm 1) have it, who rescale at every step. On a quadratic nothing but the length of the
-    iterates changes. Elsewhere they stay where f̂ is nearly quadratic however long the run, so r can be chosen for the
-    accuracy of a gradient difference alone, and U and 𝓕 play no part. The noise is drawn from the ball all the same:
-    only its direction matters, which is that of plain NEON at the same seed.
+    With `renormalise`, u is rescaled to ‖u‖ = r whenever it leaves [r/2, 2r]. Zhang and Li (2021, Algorithm 1) rescale
+    at every step. On a quadratic only the length of the iterates changes. Elsewhere they stay where f̂ is nearly
+    quadratic, however long the run. So r can be chosen for the accuracy of a gradient difference, and U and 𝓕 are not
+    needed. The noise still comes from the ball, so its direction is that of plain NEON at the same seed.
 
-    Cost: one gradient a step, at most t. Memory: u, ∇f(x) and, but for a model, the probe point, whatever t is. One
-    step passes once over its vectors, block by block, so the state has moved on to u_{τ+1} when u_τ passes the test,
-    and is taken back by one step from the gradient still at hand.
+    Cost: one gradient a step, at most t. Memory: u, ∇f(x) and, except for a model, the probe point. A step passes once
+    over its vectors, so u_{τ+1} has replaced u_τ when u_τ is tested. If u_τ passes, the gradient takes it back.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
@@ -152,11 +146,11 @@ def neon(
         if observer is not None:
             observer(tau, u)
         slope = vectors.dots((g0, u))[0] if settings.decrease is not None else 0.0
-        g = None  # The last gradient goes before the next one comes.
+        g = None  # Frees the last gradient before the next one comes.
         value, g = f_hat.value_and_grad_of_f(u, point, with_value=settings.decrease is not None)
         ug, next_uu = _sweep(x, u, g, g0, point, eta)  # u is now u_{τ+1}
         if uu == 0.0:
-            break  # Everything has shrunk away.
+            break  # u has shrunk to zero.
         if not math.isfinite(ug):
             return trail.end(Status.NOT_FINITE)
         quotient = ug / uu
@@ -182,7 +176,7 @@ def neon(
 
 
 def _sweep(x: Tensor, u: Tensor, g: Tensor, g0: Tensor, point: Tensor | None, eta: float) -> list[float]:
-    """One step of (12), in place: uᵀ∇f̂(u) at the u that it leaves, and ‖u‖² at the one it comes to."""
+    """One step of (12) in place; returns u_τᵀ∇f̂(u_τ) and ‖u_{τ+1}‖²."""
     products = []
     for x_, u_, g_, g0_, p_ in vectors.blocks(x, u, g, g0, point):
         torch.sub(g_, g0_, out=p_)  # ∇f̂(u)
@@ -193,13 +187,9 @@ def _sweep(x: Tensor, u: Tensor, g: Tensor, g0: Tensor, point: Tensor | None, et
     return vectors.total(products)
 
 
-def _run(search: Search, settings: NeonSettings) -> Candidate:
-    return neon(search.f_hat, settings, search.generator, keep_history=search.question.keep_history)
-
-
-NEON = by_settings(_run, practical=practical_settings, theory=theory_settings)
+NEON = by_settings(neon, practical=practical_settings, theory=theory_settings)
 NEON_RENORMALISED = by_settings(
-    _run,
+    neon,
     practical=lambda search: between_rounding_and_truncation(practical_settings(search), search),
     theory=theory_renormalised_settings,
 )

@@ -1,13 +1,14 @@
 """Neon2 det: negative curvature from noise by a Chebyshev iteration with gradients.
 
-A Chebyshev polynomial of the shifted Hessian leaves bounded what is above −3γ/4, and lets the rest grow as fast as a
-polynomial can.
+A Chebyshev polynomial of the shifted Hessian keeps curvatures above −3γ/4 bounded. Lower ones grow as fast as with any
+polynomial.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,61 +20,45 @@ from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.theory import neon2 as theory_neon2
 from unsaddle.theory import quadratics
+from unsaddle.theory.neon2 import DET_C1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Neon2DetSettings:
-    """Constants of Neon2 det; `theory_settings` and `practical_settings` make them."""
+    """Constants of Neon2 det: γ = `gamma` (the paper's δ), T = `num_steps`, σ = `noise_radius`."""
 
     smoothness: float
-    """L1, at least γ: curvatures up to 2L1 − 3γ/4 stay bounded."""
+    """L1, at least γ. Curvatures up to 2L1 − 3γ/4 stay bounded."""
     gamma: float
-    """γ, the paper's δ."""
     num_steps: int
-    """T."""
     noise_radius: float
-    """σ."""
     escape_radius: float
-    """r: what grows beyond it has negative curvature."""
+    """r: a v_t that grows beyond it has negative curvature."""
     target: float | None = None
-    """Return also the first y_t whose own gradient proves a curvature of at most −target; None: wait for r."""
+    """Also return the first y_t whose own gradient proves a curvature of at most −target. None: wait for r."""
     hessian_lipschitz: float = 0.0
-    """L2, in that proof."""
+    """L2, in the proof for `target`."""
     resolution: float = 0.0
-    """The curvature along a y_t shorter than this is not looked at: it would be rounding."""
+    """The curvature along a shorter y_t is not tested, as it would be rounding."""
 
 
 def theory_settings(
-    *,
-    gamma: float,
-    delta: float,
-    dimension: int,
-    smoothness: float,
-    hessian_lipschitz: float,
-    c1: float = theory_neon2.DET_C1,
+    *, gamma: float, delta: float, dimension: int, smoothness: float, hessian_lipschitz: float, c1: float = DET_C1
 ) -> Neon2DetSettings:
-    """Neon2's own constants, of which C1 is up to the caller."""
-    sigma = theory_neon2.det_noise_radius(
-        gamma=gamma,
-        delta=delta,
-        dimension=dimension,
-        smoothness=smoothness,
-        hessian_lipschitz=hessian_lipschitz,
-        c1=c1,
-    )
+    """The constants of Neon2's theorem, at the caller's C1."""
+    start: dict[str, Any] = {"delta": delta, "dimension": dimension, "c1": c1}
+    scales: dict[str, Any] = {"gamma": gamma, "smoothness": smoothness}
+    sigma = theory_neon2.det_noise_radius(hessian_lipschitz=hessian_lipschitz, **scales, **start)
     return Neon2DetSettings(
-        smoothness=smoothness,
-        gamma=gamma,
-        num_steps=theory_neon2.det_num_steps(
-            gamma=gamma, delta=delta, dimension=dimension, smoothness=smoothness, c1=c1
-        ),
+        num_steps=theory_neon2.det_num_steps(**scales, **start),
         noise_radius=sigma,
-        escape_radius=theory_neon2.det_escape_radius(noise_radius=sigma, delta=delta, dimension=dimension, c1=c1),
+        escape_radius=theory_neon2.det_escape_radius(noise_radius=sigma, **start),
+        **scales,
     )
 
 
 def practical_settings(search: Search) -> Neon2DetSettings:
-    """Usable constants: see `constants.practice`."""
+    """Usable constants, from `theory.quadratics`."""
     scales = {"smoothness": search.smoothness, "gamma": search.gamma}
     sigma = quadratics.neon2_det_noise_radius(
         smallest=search.smallest_radius, trust=search.trust_radius, noise=search.noise_radius, **scales
@@ -108,28 +93,27 @@ def neon2_det(
             v_t = y_{t+1} − M(y_t);  if ‖v_t‖ ≥ r: return v_t
         return nothing
 
-    On a quadratic M is a matrix, and v_t = T_t(M)ξ with T_t the Chebyshev polynomial of the first kind. It maps
-    λ ∈ [−3γ/4, 2L1 − 3γ/4] into [−1, 1], where |T_t| ≤ 1, and λ ≤ −γ beyond 1 + γ/(4L1), where T_t grows as cosh(tθ),
-    θ ≈ √(γ/(2L1)). What is longer than r ≫ σ is therefore mostly below −3γ/4.
+    On a quadratic M is a matrix, and v_t = T_t(M)ξ with the Chebyshev polynomial T_t of the first kind. M maps
+    λ ∈ [−3γ/4, 2L1 − 3γ/4] into [−1, 1], where |T_t| ≤ 1. It maps λ ≤ −γ beyond 1 + γ/(4L1), where T_t grows as
+    cosh(tθ), θ ≈ √(γ/(2L1)). A v_t longer than r ≫ σ is therefore mostly below −3γ/4.
 
-    Departure: y_t = U_{t−1}(M)ξ, of the second kind, is where the gradients are taken, so the curvature along it comes
-    free: yᵀ∇f̂(y)/‖y‖². With `target` set, the first y_t that has it proved is returned, as NEON does, which takes about
-    half the gradients; y_t is longer than v_t, and its curvature settles before v_t has the length that proves it
-    unseen.
+    Departure: gradients are taken at y_t = U_{t−1}(M)ξ, of the second kind, so the curvature along y_t costs nothing:
+    yᵀ∇f̂(y)/‖y‖². With `target` set, the first y_t that proves it is returned, as in NEON. This takes about half the
+    gradients: y_t is longer than v_t, and its curvature settles before v_t reaches r.
 
-    Gradients are added to y_{t−1} in its own memory, which turns it into y_{t+1} without a vector in between:
+    The gradient is added to y_{t−1} in place, which becomes y_{t+1}. All y are held in units of −L1/2:
 
         −(L1/2)y_{t+1} = ∇f(x+y_t) + [−∇f(x) + 2(1 − 3γ/(4L1))·(−(L1/2)y_t) − (−(L1/2)y_{t−1})]
 
-    so y are held in units of −L1/2. What is asked of them comes from the lengths, since M is symmetric:
+    As M is symmetric, inner products give the rest:
 
         y_tᵀM(y_t) = y_tᵀ(y_{t+1} + y_{t−1})/2,  hence y_tᵀ∇f̂(y_t)
         ‖v_t‖² = (‖y_{t+1}‖² − 2‖y_t‖² + ‖y_{t−1}‖²)/4 + σ²/2,  as T_t² = (U_t² − 2U_{t−1}² + U_{t−2}²)/4 + 1/2
 
-    In float32 the first is good to some 1e-6·L1; a γ that small is out of reach of its gradients.
+    In float32 the error of the first is some 1e-6·L1; float32 gradients do not resolve a smaller γ.
 
-    Cost: one gradient a step, at most T, and one more where v_t is returned. Memory: two y and ∇f(x) and, but for a
-    model, the probe point and the gradient. `observer` is shown (t, v_t); the history is of the curvature along y_t.
+    Cost: one gradient a step, at most T, and one more if v_t is returned. Memory: two y, ∇f(x) and, except for a model,
+    the probe point and the gradient. `observer` gets (t, v_t). The history has the curvature along y_t.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
@@ -156,13 +140,13 @@ def neon2_det(
         if observer is not None and v is not None:
             observer(t, v.add_(y_other, alpha=0.5 * unit))
         is_long = vv >= settings.escape_radius**2
-        has_vanished = yy <= torch.finfo(y.dtype).eps * max(before, after)  # For one t: its neighbours have not.
+        has_vanished = yy <= torch.finfo(y.dtype).eps * max(before, after)  # At this t only.
         quotient = math.inf if has_vanished else yg / yy
         trail.note(f_hat.f.ledger.gradients, quotient)
         if not has_vanished and yy >= settings.resolution**2:
             trail.lowest = min(trail.lowest, quotient)
             if quotient > L1 * (1.0 + shift) or (is_long and quotient >= 0.0):
-                return trail.end(Status.SMOOTHNESS_EXCEEDED)  # M has an eigenvalue below −1, which grows as well.
+                return trail.end(Status.SMOOTHNESS_EXCEEDED)  # An eigenvalue of M below −1 grows too.
             bound = curvature_bound(squared_norm=yy, product=yg, hessian_lipschitz=settings.hessian_lipschitz)
             if settings.target is not None and bound <= -settings.target:
                 return trail.end(Status.FOUND, y.mul_(unit))
@@ -174,21 +158,17 @@ def neon2_det(
 
 
 def _step(f_hat: DisplacedFunction, y: Tensor, y_other: Tensor, unit: float, shift: float) -> None:
-    """From y_{t−1} to y_{t+1}, in place in `y_other`."""
+    """`y_other`, y_{t−1}, becomes y_{t+1} in place."""
     for y_, z_, g0_ in vectors.blocks(y, y_other, f_hat.grad0):
         torch.sub(y_, z_, alpha=0.5 / shift, out=z_).mul_(2.0 * shift).sub_(g0_)
     f_hat.f.add_grad_at_sum(y_other, f_hat.x, y, unit)
 
 
 def _chebyshev(f_hat: DisplacedFunction, y: Tensor, y_next: Tensor, unit: float, shift: float) -> Tensor:
-    """v_t = y_{t+1} − M(y_t), in place in `y_next`, from one more gradient at y_t."""
+    """`y_next` becomes v_t = y_{t+1} − M(y_t) in place, by one more gradient at y_t."""
     for y_, z_, g0_ in vectors.blocks(y, y_next, f_hat.grad0):
         z_.sub_(y_, alpha=shift).mul_(2.0).add_(g0_)
     return f_hat.f.add_grad_at_sum(y_next, f_hat.x, y, unit, subtract=True).mul_(0.5 * unit)
 
 
-def _run(search: Search, settings: Neon2DetSettings) -> Candidate:
-    return neon2_det(search.f_hat, settings, search.generator, keep_history=search.question.keep_history)
-
-
-NEON2_DET = by_settings(_run, practical=practical_settings, theory=theory_settings, extra_calls=lambda settings: 1)
+NEON2_DET = by_settings(neon2_det, practical=practical_settings, theory=theory_settings, extra_calls=lambda settings: 1)

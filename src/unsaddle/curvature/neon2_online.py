@@ -1,12 +1,13 @@
 """Neon2 online: negative curvature from noise, with fresh samples at every step.
 
-Where stochastic NEON takes every gradient on one large S, this takes each on a few samples of its own.
+Each step has a few samples of its own. Stochastic NEON takes every gradient on one large S.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,61 +16,49 @@ from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import descend
 from unsaddle.curvature.extractor import by_settings
-from unsaddle.curvature.oja import Product, batch_size, noise_limited_step, num_rounds
+from unsaddle.curvature.oja import Product, batch_size, by_gradients, noise_limited_step, num_rounds
 from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import Objective
 from unsaddle.theory import neon2 as theory_neon2
 from unsaddle.theory import quadratics
+from unsaddle.theory.neon2 import ONLINE_C0
 
 ROUND_DELTA = 0.25
-"""How often a practical round may draw an unlucky start. Its samples may spoil another quarter; the rounds see to δ."""
+"""Probability of an unlucky start of a practical round. Samples may spoil another quarter; many rounds reach δ."""
 
 NOISE_SLOWDOWN = 7.0 / 8.0
-"""What sampling noise leaves of the growth ηγ, at the step of `noise_limited_step`."""
+"""Sampling noise leaves this share of the growth ηγ, at the step of `noise_limited_step`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Neon2OnlineSettings:
-    """Constants of Neon2 online; `theory_settings` and `practical_settings` make them."""
+    """Constants of Neon2 online: η = `step_size`, T = `steps_a_round`, σ = `noise_radius`, r = `escape_radius`."""
 
     step_size: float
-    """η."""
     num_steps: int
     """Steps over all rounds."""
     num_rounds: int
-    """How often to start again."""
     steps_a_round: int
-    """T: what has not grown to r by then is given up."""
     batch: int
     """Fresh samples a step."""
     noise_radius: float
-    """σ."""
     escape_radius: float
-    """r: what has grown to it is judged."""
     target: float
-    """A curvature of at most −target, as it is judged, is wanted."""
+    """A judged curvature of at most −target is wanted."""
     random_iterate: bool = False
-    """Judge a uniformly random iterate of the round, as the proof does, instead of the last."""
+    """Judge a uniformly random iterate of the round, as in the proof, instead of the last."""
 
 
 def theory_settings(
-    *,
-    gamma: float,
-    delta: float,
-    dimension: int,
-    smoothness: float,
-    hessian_lipschitz: float,
-    c0: float = theory_neon2.ONLINE_C0,
+    *, gamma: float, delta: float, dimension: int, smoothness: float, hessian_lipschitz: float, c0: float = ONLINE_C0
 ) -> Neon2OnlineSettings:
-    """Neon2's own constants, of which C0 is up to the caller: single samples, a random iterate, z ≤ −3γ/4."""
-    steps = theory_neon2.online_num_steps(gamma=gamma, dimension=dimension, smoothness=smoothness, c0=c0)
-    sigma = theory_neon2.online_noise_radius(
-        gamma=gamma, dimension=dimension, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz, c0=c0
-    )
-    rounds = num_rounds(delta)
+    """The constants of Neon2's theorem, at the caller's C0: single samples, a random iterate, z ≤ −3γ/4."""
+    scales: dict[str, Any] = {"gamma": gamma, "dimension": dimension, "smoothness": smoothness, "c0": c0}
+    steps, rounds = theory_neon2.online_num_steps(**scales), num_rounds(delta)
+    sigma = theory_neon2.online_noise_radius(hessian_lipschitz=hessian_lipschitz, **scales)
     return Neon2OnlineSettings(
-        step_size=theory_neon2.online_step_size(gamma=gamma, dimension=dimension, smoothness=smoothness, c0=c0),
+        step_size=theory_neon2.online_step_size(**scales),
         num_steps=rounds * steps,
         num_rounds=rounds,
         steps_a_round=steps,
@@ -82,9 +71,9 @@ def theory_settings(
 
 
 def practical_settings(search: Search) -> Neon2OnlineSettings:
-    """Batches and steps of Oja's practical setting, r and T of `constants.practice`, and the last iterate.
+    """Batches and steps of Oja's practical settings, r and T of `theory.quadratics`, and the last iterate.
 
-    Where a batch is everything, it is NEON with r for its test, and one round of it has to do.
+    If a batch is everything, this is one round of NEON with r as its test.
     """
     n = search.objective.num_samples
     batch = batch_size(n)
@@ -125,31 +114,28 @@ def neon2_online(
         repeat Θ(log 1/δ) times:
             u_0 = ξ, uniform on the sphere of radius σ
             u_t = u_{t−1} − η(∇f_i(x + u_{t−1}) − ∇f_i(x)), the same i in both, fresh at each t
-            at the first t ≤ T with ‖u_t‖ ≥ r: judge u_s, s uniform in {1, …, t}, on samples that it has not seen;
+            at the first t ≤ T with ‖u_t‖ ≥ r: judge u_s, s uniform in {1, …, t}, on independent samples;
                 return it if its curvature is at most −target
         return nothing
 
     `judge` is v ↦ ∇²F_S(x)v on an independent S, for a unit v.
 
-    Departures: i is a batch; in the practical setting the last iterate is judged, not a random one, which took 0.6 of
-    the samples where the noise is as large as ‖∇²f_i‖ ≤ L1 allows. A random one is kept by reservoir sampling, in one
-    vector. Where the curvature judged is above 2/η, u has grown because the step overshoots, which is said.
+    Departures: i is a batch. The practical settings judge the last iterate, not a random one: this took 0.6 of the
+    samples, at the largest noise with ‖∇²f_i‖ ≤ L1. Reservoir sampling keeps a random iterate in one vector. A judged
+    curvature above 2/η means that the step overshoots, and ends the run.
 
-    Cost: two gradients of a batch a step, and what `judge` costs for each round that reached r. Memory: u, and a
-    gradient, but for a model; one more for a random iterate.
+    Cost: two gradients of a batch a step, and one `judge` for each round that reached r. Memory: u; except for a model,
+    a gradient; for a random iterate, one vector.
 
     >>> from unsaddle import FiniteSum
     >>> from unsaddle.curvature.displaced import DisplacedFunction
     >>> signs = torch.tensor([[1.0, -2.0], [3.0, 0.0], [2.0, -1.0], [2.0, -1.0]])
     >>> saddle = FiniteSum(lambda x, s: 0.5 * (s @ x**2).mean(), signs)
-    >>> settings = Neon2OnlineSettings(
-    ...     step_size=0.1, num_steps=200, num_rounds=2, steps_a_round=100, batch=1, noise_radius=1e-3,
-    ...     escape_radius=1e-1, target=0.5,
-    ... )
-    >>> everything = DisplacedFunction(saddle.sample(), torch.zeros(2))
-    >>> found = neon2_online(
-    ...     saddle, torch.zeros(2), lambda v: everything.product(v, 1e-2), settings, torch.Generator().manual_seed(0)
-    ... )
+    >>> rounds = {"num_steps": 200, "num_rounds": 2, "steps_a_round": 100, "batch": 1, "target": 0.5}
+    >>> settings = Neon2OnlineSettings(step_size=0.1, noise_radius=1e-3, escape_radius=1e-1, **rounds)
+    >>> x, everything = torch.zeros(2), DisplacedFunction(saddle.sample(), torch.zeros(2))
+    >>> judge = lambda v: everything.product(v, 1e-2)
+    >>> found = neon2_online(saddle, x, judge, settings, torch.Generator().manual_seed(0))
     >>> bool(found.vector[1].abs() > found.vector[0].abs())
     True
     """
@@ -173,8 +159,8 @@ def neon2_online(
                 return trail.end(Status.NOT_FINITE, exhausted=left == 0)
             if observer is not None:
                 observer(t, u)
-            if settings.random_iterate and _one_in(t, generator):
-                kept = u.clone()
+            if settings.random_iterate and int(torch.randint(t, (), generator=generator, device=generator.device)) == 0:
+                kept = u.clone()  # With probability 1/t, so each of the t iterates is equally likely.
             if uu >= r**2 or uu == 0.0:
                 break
         if uu < r**2:
@@ -193,28 +179,13 @@ def neon2_online(
     return trail.end(Status.NOTHING_FOUND, exhausted=left == 0)
 
 
-def _one_in(t: int, generator: torch.Generator) -> bool:
-    """True with probability 1/t: keeping the t-th of a stream with it leaves each of them kept equally often."""
-    return int(torch.randint(t, (), generator=generator, device=generator.device)) == 0
-
-
-def _run(search: Search, settings: Neon2OnlineSettings) -> Candidate:
-    """Two gradients of F_S judge a round."""
-    radius = search.measurement_radius
-    search.f_hat.let_go()  # From here on, only differences of fresh gradients.
-    return neon2_online(
-        search.objective,
-        search.x,
-        lambda v: search.f_hat.central_product(v, radius),
-        settings,
-        search.generator,
-        ledger=search.ledger,
-        keep_history=search.question.keep_history,
-    )
+def _run(search: Search, *arguments: Any, **how: Any) -> Candidate:
+    return neon2_online(search.objective, search.x, by_gradients(search), *arguments, ledger=search.ledger, **how)
 
 
 NEON2_ONLINE = by_settings(
     _run,
+    inputs=lambda search: (search,),
     practical=practical_settings,
     theory=theory_settings,
     calls_a_step=2,

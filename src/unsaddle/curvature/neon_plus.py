@@ -1,6 +1,6 @@
 """NEON⁺ (Algorithms 2 and 3): negative curvature from noise, accelerated.
 
-Nesterov's method on f̂ finds curvature −γ in O(1/√γ) gradients where gradient descent takes O(1/γ).
+Nesterov's method on f̂ finds curvature −γ with O(1/√γ) gradients; gradient descent takes O(1/γ).
 """
 
 from __future__ import annotations
@@ -24,28 +24,26 @@ from unsaddle.theory import extraction, quadratics
 from unsaddle.theory import renormalised as theory_renormalised
 
 SAME_LENGTH = 1e-3
-"""How far the length of the noise may change, as a share, when it is brought to units of −η."""
+"""The length of the noise may change by this share when it is brought to units of −η."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeonPlusSettings(NeonSettings):
-    """Constants of NEON⁺; `theory_settings` and `practical_settings` make them."""
+    """Constants of NEON⁺: those of NEON, ζ = `momentum`, and γ = `gamma` for the printed test that calls NCFind."""
 
     momentum: float
-    """ζ."""
     gamma: float
-    """γ, in the printed test that calls NCFind."""
 
 
 def theory_settings(*, gamma: float, **question: Any) -> NeonPlusSettings:
-    """Theorem 2, errata applied; takes what `Theorem.settings` takes."""
+    """The constants of Theorem 2, errata applied, from the arguments of `Theorem.settings`."""
     settings = extraction.THEOREM_2.settings(gamma=gamma, **question)
     momentum = extraction.neon_plus_momentum(step_size=settings["step_size"], gamma=gamma)
     return NeonPlusSettings(momentum=momentum, gamma=gamma, **settings)
 
 
 def practical_settings(search: Search) -> NeonPlusSettings:
-    """Usable constants: η as NEON has it, but √(ηγ) ≤ 1/2, and the steps that the worst quadratic needs."""
+    """η of NEON, but √(ηγ) ≤ 1/2, and the steps that the worst quadratic needs."""
     eta = min(quadratics.step_size(smoothness=search.smoothness), 0.25 / search.gamma)
     return NeonPlusSettings(
         momentum=extraction.neon_plus_momentum(step_size=eta, gamma=search.gamma),
@@ -57,7 +55,7 @@ def practical_settings(search: Search) -> NeonPlusSettings:
 def theory_renormalised_settings(
     *, gamma: float, delta: float, dimension: int, smoothness: float, hessian_lipschitz: float
 ) -> NeonPlusSettings:
-    """Zhang and Li (2021), the accelerated loop: η = 1/(4L1), 1 − ζ = ¼√(γ/L1), their T and r, for −γ/4."""
+    """Zhang and Li (2021), the accelerated loop, for −γ/4: η = 1/(4L1), 1 − ζ = ¼√(γ/L1), their T and r."""
     scales: dict[str, Any] = {"gamma": gamma, "delta": delta, "dimension": dimension}
     return NeonPlusSettings(
         step_size=0.25 / smoothness,
@@ -89,52 +87,47 @@ def neon_plus(
             y_{τ+1} = u_τ − η∇f̂(u_τ);  u_{τ+1} = y_{τ+1} + ζ(y_{τ+1} − y_τ)             (14)
         return the first y_τ with ‖y_τ‖ ≤ U that passes the test, else nothing
 
-    With 𝓕 set, both tests are made as printed, see `ncfind`. Departures: as in NEON, the first iterate that passes is
-    returned, the noise fills the ball, and iterates beyond U end the run. Without 𝓕 one test takes the place of both,
-    and needs no value, no history and no product with a gradient:
+    With 𝓕 set, both tests are those printed (`ncfind`). Departures, as in NEON: the first iterate that passes is
+    returned, the noise fills the ball, and an iterate beyond U ends the run. Without 𝓕, one test replaces both. It
+    needs no value, no history and no product with a gradient:
 
         return y_{τ+1} if ‖y_{τ+1}‖ ≥ (1 + ηc)‖u_τ‖ and y_τᵀy_{τ+1} ≥ (1 + ηc)·y_τᵀu_τ > 0, twice in a row,
         with c = target + L2‖u_τ‖/2
 
-    The first inequality proves what is wanted. y_{τ+1} = Mu_τ with M = I − ηH and H the mean of ∇²f from x to x + u_τ,
-    symmetric, within L2‖u_τ‖/2 of ∇²f(x), and M ⪰ 0 if ηL1 ≤ 1. The moments μ_k = u_τᵀM^k u_τ are log-convex, so
+    The first inequality proves the curvature. Let H be the mean of ∇²f from x to x + u_τ, within L2‖u_τ‖/2 of ∇²f(x),
+    and M = I − ηH. Then y_{τ+1} = Mu_τ, and M ⪰ 0 if ηL1 ≤ 1. The moments μ_k = u_τᵀM^k u_τ are log-convex, so
 
         y_{τ+1}ᵀMy_{τ+1}/‖y_{τ+1}‖² = μ_3/μ_2 ≥ √(μ_2/μ_0) = ‖y_{τ+1}‖/‖u_τ‖
 
-    and (1 − ‖y_{τ+1}‖/‖u_τ‖)/η, the `quotient` of the history, is at least the curvature along y_{τ+1}. It is also at
-    most the curvature along u_τ, so nothing is lost by not taking the product u_τᵀ∇f̂(u_τ). In float32 it is good to
-    some 1e-6·L1.
+    The `quotient` of the history, (1 − ‖y_{τ+1}‖/‖u_τ‖)/η, is thus at least the curvature along y_{τ+1}. It is at most
+    the curvature along u_τ, so the product u_τᵀ∇f̂(u_τ) would prove no more. In float32 its error is some 1e-6·L1.
 
-    A step that is too long makes y grow as well, and is told apart in two ways. Where M ⪰ 0,
-    y_τᵀMu_τ ≥ −‖y_τ − u_τ‖²/4: along eigenvalues of M in [0, 1] since yu ≥ −(y − u)²/4, and along those beyond since y
-    and u only grow there and keep their sign; ηγ‖y‖² more is allowed for rounding and for a Hessian that changes by γ.
-    Where the step is too long for (14) to converge, λ > (2 + 2ζ)/((1 + 2ζ)η), y turns around and gets longer at every
-    step, which is less, once that direction dominates. Before it does, the second inequality keeps it out: where M has
-    an eigenvalue m < 0, y and u are of the same sign, so that it contributes (m − 1 − ηc)yu < 0. Directions just after
-    the start in which y and u differ in sign can outweigh that, for a step; hence twice in a row.
+    A step that is too long also makes y grow. Two tests detect it. First, M ⪰ 0 implies y_τᵀMu_τ ≥ −‖y_τ − u_τ‖²/4: for
+    eigenvalues of M in [0, 1] because yu ≥ −(y − u)²/4, for larger ones because y and u only grow and keep their sign.
+    ηγ‖y‖² more is allowed for rounding and for a Hessian that changes by γ. If (14) diverges, λ > (2 + 2ζ)/((1 + 2ζ)η),
+    y changes sign and grows at every step. This violates the bound once that direction dominates. Until then the second
+    inequality rejects it: for an eigenvalue m < 0 of M, y and u have the same sign and contribute (m − 1 − ηc)yu < 0.
+    Just after the start, directions in which y and u differ in sign can outweigh this for one step, hence twice in a
+    row.
 
-    (14) is made in place. The gradient at x + u_τ adds up in u_τ, which turns it into y_{τ+1}, and y_τ, which is not
-    needed any more, becomes u_{τ+1}; both are held in units of −η. With an η near the precision of the numbers, as
-    Theorem 2 has it, y_{τ+1} − y_τ is mostly rounding.
+    (14) is made in place, in units of −η: the gradient at x + u_τ is added to u_τ, which becomes y_{τ+1}, and y_τ
+    becomes u_{τ+1}. With an η near the machine precision, as in Theorem 2, y_{τ+1} − y_τ is mostly rounding.
 
-    With `renormalise`, (u, y) are rescaled together so that ‖u‖ = r whenever u, where the gradients are taken, has left
-    [r/2, 2r]: the accelerated loop of Zhang and Li (2021), who rescale at every step; see `neon`. On a quadratic all
-    tests are as before.
+    With `renormalise`, (u, y) are rescaled together to ‖u‖ = r whenever ‖u‖ leaves [r/2, 2r]; see `neon`. Zhang and Li
+    (2021, the accelerated loop) rescale at every step. On a quadratic this changes no test.
 
-    Cost: one gradient a step, at most t; with 𝓕 set also one value a step but the first. Memory: u, y, ∇f(x) and, but
-    for a model, the probe point and the gradient; with 𝓕 set some more.
+    Cost: one gradient a step, at most t; with 𝓕 set also one value at each step after the first. Memory: u, y, ∇f(x)
+    and, except for a model, the probe point and the gradient; with 𝓕 set some more.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
     >>> saddle = DisplacedFunction(f, torch.zeros(2, dtype=torch.float64))
-    >>> settings = NeonPlusSettings(
-    ...     step_size=0.1, num_steps=50, noise_radius=1e-3, target=1.0, momentum=0.55, gamma=2.0
-    ... )
+    >>> settings = NeonPlusSettings(step_size=0.1, num_steps=50, noise_radius=0.1, target=1.0, momentum=0.55, gamma=2.0)
     >>> found = neon_plus(saddle, settings, torch.Generator().manual_seed(0))
     >>> bool(found.vector[1].abs() > found.vector[0].abs())
     True
     """
-    x, eta, zeta = f_hat.x, settings.step_size, settings.momentum
+    x, eta, zeta, L2 = f_hat.x, settings.step_size, settings.momentum, settings.hessian_lipschitz
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
     point = f_hat.sum_with(u)
     (start,) = vectors.dots((u, u))
@@ -144,26 +137,20 @@ def neon_plus(
     printed: PrintedTests | None = None
     if settings.decrease is not None:
         printed = PrintedTests(
-            f_hat,
-            gamma=settings.gamma,
-            decrease=settings.decrease,
-            momentum=zeta,
-            step_size=eta,
-            hessian_lipschitz=settings.hessian_lipschitz,
+            f_hat, gamma=settings.gamma, decrease=settings.decrease, momentum=zeta, step_size=eta, hessian_lipschitz=L2
         )
-    passed = False
-    trail = Trail(keep_history)
+    trail, passed = Trail(keep_history), False
     if not math.isclose(uu, start, rel_tol=SAME_LENGTH):
-        return trail.end(Status.PRECISION_TOO_LOW)  # Numbers in units of −η are beyond the range of the precision.
+        return trail.end(Status.PRECISION_TOO_LOW)  # Units of −η exceed the range of the dtype.
     for tau in range(settings.num_steps):
         if uu == 0.0:
-            break  # Everything has shrunk away.
+            break  # u has shrunk to zero.
         if settings.renormalise:
             before, uu = uu, renormalised(uu, settings.noise_radius, x, point, u, y, unit=-eta)
             yu, yy = yu * uu / before, yy * uu / before
         if observer is not None:
             observer(tau, y * -eta)
-        g = None  # The last gradient goes before the next one comes.
+        g = None  # Frees the last gradient before the next one comes.
         if printed is not None:
             g, ends, direction = printed.test(u * -eta, y * -eta)
             if ends is not None:
@@ -182,7 +169,7 @@ def neon_plus(
             if y_dot_next < -0.25 * (yy - 2.0 * yu + uu) - (1.0 - zeta) ** 2 * yy:
                 return trail.end(Status.SMOOTHNESS_EXCEEDED)
             trail.lowest = min(trail.lowest, quotient)
-            growth = 1.0 + eta * (settings.target + settings.hessian_lipschitz * math.sqrt(uu) / 2.0)
+            growth = 1.0 + eta * (settings.target + L2 * math.sqrt(uu) / 2.0)
             passes = printed is None and next_yy >= growth**2 * uu and y_dot_next >= growth * yu > 0.0
             if passes and passed:
                 return trail.end(Status.FOUND, y.mul_(-eta))
@@ -199,10 +186,9 @@ def neon_plus(
 def _sweep(
     f_hat: DisplacedFunction, u: Tensor, y: Tensor, g: Tensor | None, point: Tensor | None, eta: float, zeta: float
 ) -> list[float]:
-    """From u_τ, or u_τ − ηg where g is None, to y_{τ+1}, and from y_τ to u_{τ+1}, in place and in units of −η.
+    """u_τ ← y_{τ+1} and y_τ ← u_{τ+1} in place, in units of −η; returns y_τᵀy_{τ+1}, ‖y_{τ+1}‖² and ‖u_{τ+1}‖².
 
-    Returns:
-        y_τᵀy_{τ+1}, ‖y_{τ+1}‖² and ‖u_{τ+1}‖².
+    If g is None, the gradient has already been added to u.
     """
     products = []
     for x_, g0_, u_, y_, g_, p_ in vectors.blocks(f_hat.x, f_hat.grad0, u, y, g, point):
@@ -218,13 +204,9 @@ def _sweep(
     return [eta**2 * product for product in vectors.total(products)]
 
 
-def _run(search: Search, settings: NeonPlusSettings) -> Candidate:
-    return neon_plus(search.f_hat, settings, search.generator, keep_history=search.question.keep_history)
-
-
-NEON_PLUS = by_settings(_run, practical=practical_settings, theory=theory_settings)
+NEON_PLUS = by_settings(neon_plus, practical=practical_settings, theory=theory_settings)
 NEON_PLUS_RENORMALISED = by_settings(
-    _run,
+    neon_plus,
     practical=lambda search: between_rounding_and_truncation(practical_settings(search), search),
     theory=theory_renormalised_settings,
 )

@@ -1,10 +1,11 @@
-"""Oja's method: a power iteration that draws fresh samples at every step, as Natasha 2 uses it."""
+"""Oja's method, as in Natasha 2: a power iteration with fresh samples at every step."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,19 +23,17 @@ from unsaddle.theory import extraction, quadratics
 Product = Callable[[Tensor], Tensor]
 
 BATCH = 32
-"""Fresh samples a step in the practical setting, or everything if that is less."""
+"""Fresh samples a step in the practical settings, or all samples if there are fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OjaSettings:
-    """Constants of Oja's method."""
+    """Constants of Oja's method: η = `step_size`, T = `steps_a_round`."""
 
     step_size: float
-    """η."""
     num_steps: int
     """Steps over all rounds."""
     steps_a_round: int
-    """T: after so many steps the iterate is judged, and a new start is drawn."""
     batch: int
     """Fresh samples a step."""
     target: float
@@ -46,19 +45,13 @@ class OjaSettings:
 def theory_settings(
     *, gamma: float, delta: float, dimension: int, smoothness: float, radius: float | None, num_samples: int | None
 ) -> OjaSettings:
-    """Allen-Zhu's setting with all Θ-constants 1: single samples, T = (L1/γ)²log²(d/p), η = 1/(L1√T), log₂(1/p) rounds.
+    """Allen-Zhu's settings with all Θ-constants 1, whatever the number of samples is.
 
-    The number of samples makes no difference to it.
+    Single samples, T = (L1/γ)²log²(d/p), η = 1/(L1√T), log₂(1/p) rounds.
     """
     steps = extraction.oja_num_steps(smoothness=smoothness, gamma=gamma, dimension=dimension, delta=delta)
-    return OjaSettings(
-        step_size=1.0 / (smoothness * math.sqrt(steps)),
-        num_steps=num_rounds(delta) * steps,
-        steps_a_round=steps,
-        batch=1,
-        target=gamma / 2.0,
-        radius=radius,
-    )
+    eta, total = 1.0 / (smoothness * math.sqrt(steps)), num_rounds(delta) * steps
+    return OjaSettings(step_size=eta, num_steps=total, steps_a_round=steps, batch=1, target=gamma / 2.0, radius=radius)
 
 
 def practical_settings(
@@ -66,32 +59,26 @@ def practical_settings(
 ) -> OjaSettings:
     """Batches of 32, and steps as long as their noise allows: η = min(1/(2L1), bγ/(4L1²)), T = log(d/δ²)/(ηγ).
 
-    Where a batch is everything there is no noise, and one round of that is the power method at half its step.
+    If a batch is everything there is no noise, and one round is the power method at half its step.
     """
     batch = batch_size(num_samples)
     eta = noise_limited_step(gamma=gamma, smoothness=smoothness, batch=batch, num_samples=num_samples)
     rounds = 1 if batch == num_samples else num_rounds(delta)
     steps = quadratics.neon_num_steps(step_size=eta, gamma=gamma, dimension=dimension, delta=delta)
-    return OjaSettings(
-        step_size=eta,
-        num_steps=rounds * steps,
-        steps_a_round=steps,
-        batch=batch,
-        target=gamma / 2.0,
-        radius=radius,
-    )
+    total, target = rounds * steps, gamma / 2.0
+    return OjaSettings(step_size=eta, num_steps=total, steps_a_round=steps, batch=batch, target=target, radius=radius)
 
 
 def batch_size(num_samples: int | None) -> int:
-    """b = 32, or everything if that is less."""
+    """b = 32, or all samples if there are fewer."""
     return BATCH if num_samples is None else min(BATCH, num_samples)
 
 
 def noise_limited_step(*, gamma: float, smoothness: float, batch: int, num_samples: int | None) -> float:
-    """η = min(1/(2L1), bγ/(4L1²)), the second where a batch is not everything.
+    """η = min(1/(2L1), bγ/(4L1²)); the second bound applies if a batch is not everything.
 
-    Where single samples are no rougher than F, ‖∇²f_i‖ ≤ L1, a batch Hessian is off by at most L1/√b along a direction,
-    root mean square, which slows the growth of a mode from ηγ to ηγ − η²L1²/(2b) a step: by an eighth at this η.
+    If ‖∇²f_i‖ ≤ L1, the root mean square error of a batch Hessian along a direction is at most L1/√b. It slows the
+    growth of a mode from ηγ to ηγ − η²L1²/(2b) a step: by an eighth at this η.
     """
     eta = quadratics.step_size(smoothness=smoothness)
     return eta if batch == num_samples else min(eta, batch * gamma / (4.0 * smoothness**2))
@@ -116,13 +103,13 @@ def oja(
     """Find w with wᵀ∇²F(x)w ≤ −target from single samples.
 
         w ← (I − η∇²f_i(x))w, normalised, i fresh at each step; T steps a round
-        judge the last w on samples that it has not seen; return it, or start again
+        judge the last w on independent samples; return it, or start again
 
-    Allen-Zhu (2017). `judge` is v ↦ ∇²F_S(x)v on an independent S. Departure: the last iterate of a round is
-    judged, not a random one.
+    Allen-Zhu (2017). `judge` is v ↦ ∇²F_S(x)v on an independent S. Departure: the last iterate of a round is judged,
+    not a random one.
 
-    Cost: one Hessian product of a batch a step, or two gradients of it in the first-order form; what `judge` costs for
-    each round. Memory: w, and a product or a gradient, but in the first-order form for a model.
+    Cost: one Hessian product of a batch a step (in the first-order form, two gradients), and one `judge` a round.
+    Memory: w, and a product or a gradient; the first-order form for a model needs only w.
     """
     trail = Trail(keep_history)
     ledger = Ledger() if ledger is None else ledger
@@ -150,7 +137,7 @@ def oja(
 
 
 def _step(f: SampledFunction, x: Tensor, w: Tensor, settings: OjaSettings, with_curvature: bool) -> float:
-    """w ← (I − η∇²f(x))w in place, and wᵀ∇²f(x)w before it, if that is wanted or costs nothing."""
+    """w ← (I − η∇²f(x))w in place; returns the old wᵀ∇²f(x)w, or 0 if it would cost a vector that is not wanted."""
     eta, h = settings.step_size, settings.radius
     if h is None:
         hw = second_order(f).hvp(x, w)
@@ -163,16 +150,16 @@ def _step(f: SampledFunction, x: Tensor, w: Tensor, settings: OjaSettings, with_
     return 0.0 if before is None else vectors.dots((before, before - w))[0] / eta
 
 
+def by_gradients(search: Search) -> Product:
+    """Judges a direction by two gradients of F_S. Frees ∇F_S(x), which later steps do not need."""
+    radius = search.measurement_radius
+    search.f_hat.let_go()
+    return lambda v: search.f_hat.central_product(v, radius)
+
+
 def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
     make = theory_settings if search.question.theory else practical_settings
-    settings = make(
-        gamma=search.gamma,
-        delta=search.delta,
-        dimension=search.dimension,
-        smoothness=search.smoothness,
-        radius=radius,
-        num_samples=search.objective.num_samples,
-    )
+    settings = make(radius=radius, num_samples=search.objective.num_samples, **search.constants)
     calls = 1 if radius is None else 2
 
     def run(s: OjaSettings) -> Candidate:
@@ -183,17 +170,7 @@ def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
     return search.within_budget(settings, run, calls_a_step=calls, extra_calls=calls * rounds)
 
 
-def _with_products(search: Search) -> Candidate:
-    f = second_order(search.f)
-    return _extract(search, None, lambda v: f.hvp(search.x, v))
-
-
-def _with_gradients(search: Search) -> Candidate:
-    """Two gradients of F_S judge a round."""
-    radius = search.measurement_radius
-    search.f_hat.let_go()  # From here on, only differences of fresh gradients.
-    return _extract(search, radius, lambda v: search.f_hat.central_product(v, radius))
-
-
-OJA = Extractor(extract=_with_products, needs_products=True)
-OJA_FIRST_ORDER = Extractor(extract=_with_gradients)
+OJA = Extractor(
+    extract=lambda search: _extract(search, None, partial(second_order(search.f).hvp, search.x)), needs_products=True
+)
+OJA_FIRST_ORDER = Extractor(extract=lambda search: _extract(search, search.measurement_radius, by_gradients(search)))

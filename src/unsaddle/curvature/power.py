@@ -1,4 +1,4 @@
-"""The power method on I − ηH, eq. (10), with exact Hessian products: what NEON imitates without them."""
+"""The power method on I − ηH, eq. (10), with exact Hessian products. NEON imitates it with gradients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from unsaddle import vectors
-from unsaddle.curvature.extractor import Extractor
+from unsaddle.curvature.extractor import by_settings
 from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import SampledFunction, SecondOrderFunction
@@ -27,12 +27,10 @@ class PowerSettings:
 
 
 def settings_for(search: Search) -> PowerSettings:
-    """η = 1/L1 and L1·log(d/δ²)/γ products, for curvature −γ/2: usable as the theory states them."""
+    """η = 1/L1 and L1·log(d/δ²)/γ products, for curvature −γ/2. The theory's constants are usable here."""
     return PowerSettings(
         step_size=1.0 / search.smoothness,
-        num_steps=extraction.power_num_steps(
-            smoothness=search.smoothness, gamma=search.gamma, dimension=search.dimension, delta=search.delta
-        ),
+        num_steps=extraction.power_num_steps(**search.constants),
         target=search.gamma / 2.0,
     )
 
@@ -73,7 +71,7 @@ def power(
             return trail.end(Status.SMOOTHNESS_EXCEEDED)
         v = torch.sub(v, hv, alpha=settings.step_size)
         length = vectors.norm(v)
-        if length == 0.0:  # Hv = v/η: the whole start lay at curvature L1, and nothing is left to follow.
+        if length == 0.0:  # Hv = v/η: the whole start lay at curvature L1.
             break
         v.div_(length)
     return trail.end(Status.NOTHING_FOUND, exhausted=True)
@@ -86,11 +84,9 @@ def second_order(f: SampledFunction) -> SecondOrderFunction:
     return f
 
 
-def _run(search: Search, settings: PowerSettings) -> Candidate:
-    f, keep = second_order(search.f), search.question.keep_history
-    return power(f, search.x, settings, search.generator, keep_history=keep)
+def f_and_x(search: Search) -> tuple[SecondOrderFunction, torch.Tensor]:
+    """The inputs of an algorithm that takes Hessian products."""
+    return second_order(search.f), search.x
 
 
-POWER = Extractor(
-    extract=lambda search: search.within_budget(settings_for(search), lambda s: _run(search, s)), needs_products=True
-)
+POWER = by_settings(power, inputs=f_and_x, practical=settings_for, needs_products=True)

@@ -1,4 +1,4 @@
-"""What is asked of an extractor, in one piece."""
+"""The question that an extractor answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unsaddle import checks
 from unsaddle.objective import Objective
 
 RELATIVE_GAMMA = 1e-2
-"""γ by default, as a share of L1."""
+"""The default of γ, as a share of L1."""
 
 STREAM_SAMPLES = 1024
 """Samples drawn from a stream by default."""
@@ -16,42 +16,39 @@ STREAM_SAMPLES = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Is there curvature below −γ at x? With everything that may be said about how to look for it.
-
-    Every field has a default that works; each is checked when the question is made.
+    """Is there curvature below −γ at x? The fields say how to look for it; they are checked at once.
 
     >>> Question(gamma=0.1).gamma_at(smoothness=4.0), Question().gamma_at(smoothness=4.0)
     (0.1, 0.04)
     """
 
     gamma: float | None = None
-    """γ, the curvature sought in F. None for `RELATIVE_GAMMA` of the largest |eigenvalue| that is seen."""
+    """γ, the curvature sought in F; None for `RELATIVE_GAMMA` times the largest |eigenvalue| seen."""
     sample_margin: float = 0.0
-    """On samples this share of γ is left to the difference between F_S and F, and (1 − margin)·γ is looked for."""
+    """A share of γ for the difference between F_S and F: on samples, (1 − margin)·γ is looked for."""
     delta: float = 0.05
-    """δ, the probability that an unlucky random start hides it."""
+    """δ, the probability that an unlucky random start hides such a curvature."""
     extractor: str = "auto"
     """A name of the registry, or "auto"."""
     samples: int | None = None
-    """|S|; None for everything, or for `STREAM_SAMPLES` where samples never run out."""
+    """|S|; None for everything, or for `STREAM_SAMPLES` of a stream."""
     smoothness: float | None = None
-    """L1; None to have it measured where it is needed."""
+    """L1; None to measure it where it is needed."""
     hessian_lipschitz: float | None = None
-    """L2; None where it is not known."""
+    """L2; None if it is not known."""
     basis: int | None = None
-    """Vectors that krylov may hold; None to let memory decide."""
+    """Vectors that krylov may hold; None to choose by memory."""
     max_gradients: int | None = None
     """A bound on the gradients plus Hessian products of this call."""
     probe_radius: float | None = None
-    """A distance at which krylov may take f to be quadratic. It is tried first, without measuring the noise."""
+    """krylov first takes f to be quadratic within this distance, and does not measure the noise."""
     smallest_radius: float | None = None
-    """A distance below which krylov does not probe, and at which it measures the noise; None to have it follow ‖x‖."""
+    """krylov does not probe nearer than this, and measures the noise here; None to choose by ‖x‖."""
     theory: bool = False
     """Constants of the theorems instead of usable ones."""
     keep_history: bool = False
     """Keep (gradients or products spent, quotient) for each step."""
     seed: int = 0
-    """Of the samples and the random start."""
 
     def __post_init__(self) -> None:
         if self.gamma is not None:
@@ -76,10 +73,11 @@ class Question:
         return RELATIVE_GAMMA * smoothness if self.gamma is None else self.gamma
 
     def sample_size(self, objective: Objective) -> int | None:
-        """|S| as asked for; without that everything, or a default where there is no end to samples."""
+        """|S| as asked for; by default None, which is everything, or `STREAM_SAMPLES` of a stream."""
         n = objective.num_samples
-        if self.samples is not None and n is not None and checks.count(self.samples, "samples") > n:
-            raise ValueError(f"samples must be at most n = {n}, got {self.samples}; leave it out to take everything")
-        if self.samples is not None:
-            return checks.count(self.samples, "samples")
-        return STREAM_SAMPLES if n is None else None
+        if self.samples is None:
+            return STREAM_SAMPLES if n is None else None
+        size = checks.count(self.samples, "samples")
+        if n is not None and size > n:
+            raise ValueError(f"samples must be at most n = {n}, got {size}; leave it out to take everything")
+        return size

@@ -25,7 +25,7 @@ EXTRACTORS: dict[str, Extractor] = {
     "oja": OJA,
     "oja-first-order": OJA_FIRST_ORDER,
 }
-"""To add one, write a file that ends with an `Extractor`, and a line here."""
+"""A new extractor needs a file that ends with an `Extractor`, and a line here."""
 
 GRADIENT_ONLY = tuple(name for name, extractor in EXTRACTORS.items() if not extractor.needs_products)
-"""Those that need no Hessian products."""
+"""Names of the extractors that need no Hessian products."""

@@ -1,4 +1,4 @@
-"""Keeping an iterate near the radius of its noise: Zhang and Li's way to stay where f̂ is quadratic."""
+"""Keeps an iterate near the radius of its noise, where f̂ is quadratic (Zhang and Li, 2021)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,11 @@ from unsaddle import vectors
 def renormalised(
     squared_norm: float, radius: float, x: Tensor, point: Tensor | None, u: Tensor, *others: Tensor, unit: float = 1.0
 ) -> float:
-    """‖u‖² after the state (u, *others) was rescaled in place to ‖u‖ = r, and point = x + u with it.
+    """Rescales (u, *others) in place to ‖u‖ = r if ‖u‖ has left [r/2, 2r]; returns ‖u‖².
 
-    Nothing is done, and no vector touched, while r/2 ≤ ‖u‖ ≤ 2r, or where u is zero or not finite.
-
-    Args:
-        squared_norm: ‖u‖².
-        radius: r.
-        x: where f̂ is anchored.
-        point: x + u, where the next gradient is taken; None if the function forms it itself.
-        u: what must stay near r.
-        others: whatever else depends linearly on the start: on a quadratic, f̂ does not notice the rescaling.
-        unit: that u is held in.
+    A u that is zero or not finite stays as it is. `point` is x + unit·u, and follows u; it is None if the function
+    forms it itself. `others` are all vectors of the state that depend linearly on the start with u. On a quadratic,
+    rescaling them together changes no direction.
     """
     if radius / 2.0 <= math.sqrt(squared_norm) <= 2.0 * radius or not 0.0 < squared_norm < math.inf:
         return squared_norm

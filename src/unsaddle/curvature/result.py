@@ -1,4 +1,4 @@
-"""What an extraction returns: a direction that was measured, or why there is none."""
+"""The result of an extraction: a measured direction, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unsaddle.measure.direction import Measurement, Scale
 
 
 class Status(Enum):
-    """How an extraction ended, in a sentence that says what to do next."""
+    """How an extraction ended. The value is a sentence that says what to do next."""
 
     FOUND = (
         "negative curvature found and measured: to second order the function falls along the direction and its "
@@ -57,46 +57,43 @@ class Status(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """What an extractor suspects, before it is measured."""
+    """The direction that an extractor suspects, before it is measured."""
 
     vector: Tensor | None
     status: Status
-    lowest: float = float("inf")
-    """The lowest quotient met on the way: uᵀ∇f̂(u)/‖u‖², or what the extractor has in its place."""
+    lowest: float = math.inf
+    """The lowest quotient of the run: uᵀ∇f̂(u)/‖u‖², or the extractor's own one."""
     scale: Scale | None = None
-    """The constants it found for itself, if it did not take those of the search."""
+    """The extractor's own constants; None if it used those of the search."""
     deciding: tuple[Tensor, ...] = ()
-    """Where nothing was found: the lowest directions it knows, and the highest."""
+    """If nothing was found: the lowest directions that the extractor knows, then the highest."""
     hessian_lipschitz: float = math.nan
-    """L2 as it shows along the first of them, if it was looked at."""
+    """A lower estimate of L2, along the first of `deciding`; nan if not measured."""
     exhausted: bool = False
-    """Whether it took every step it was allowed, so that more might have changed the answer."""
+    """Whether the extractor took every step that it was allowed. More steps might change the answer."""
     start: Tensor | None = None
-    """The random start, where the first entry of the history is the curvature along it."""
+    """The random start, if the first entry of the history is the curvature along it."""
     measured: Measurement | None = None
-    """The curvature along the vector, where the extractor has measured it itself."""
+    """The curvature along the vector, if the extractor measured it itself."""
     history: tuple[tuple[int, float], ...] = ()
 
 
 class Trail:
-    """What an extractor leaves behind on its way, and the candidate that it ends with."""
+    """The record of a run: its lowest quotient and, if wanted, its history."""
 
     def __init__(self, keep_history: bool = False) -> None:
-        self.lowest = math.inf
-        """The lowest quotient met so far."""
+        self.lowest, self._keeps = math.inf, keep_history
         self.history: list[tuple[int, float]] = []
-        self._keeps = keep_history
 
     def note(self, spent: int, quotient: float) -> None:
-        """A step: what had been spent by then, and the quotient that it met."""
+        """Records a step: the cost so far and its quotient."""
         if self._keeps:
             self.history.append((spent, quotient))
 
     def end(self, status: Status, vector: Tensor | None = None, *, exhausted: bool = False) -> Candidate:
-        """The candidate."""
-        return Candidate(
-            vector=vector, status=status, lowest=self.lowest, history=tuple(self.history), exhausted=exhausted
-        )
+        """The candidate of a run that ends here."""
+        history = tuple(self.history)
+        return Candidate(vector=vector, status=status, lowest=self.lowest, history=history, exhausted=exhausted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,39 +103,38 @@ class Curvature:
     direction: Tensor | None = field(repr=False)
     """A unit vector of measured negative curvature, or None."""
     curvature: float
-    """Measured along the direction, on fresh samples where there are any; nan where nothing was measured."""
+    """The curvature measured along the direction, on fresh samples if there are any; nan if nothing was measured."""
     status: Status
     gradient_norm: float
     """‖∇F_S(x)‖."""
     cost: Cost
-    """Everything that was evaluated to get here."""
+    """All evaluations of this call."""
     gamma: float
     """γ, the curvature sought in F."""
     sought: float
-    """What was looked for on the sample: γ, less a margin for the difference between F_S and F, if there was one."""
+    """The curvature looked for on the sample: γ, less a margin for the difference between F_S and F, if any."""
     delta: float
     """The probability that the random start hid a curvature below -gamma."""
     extractor: str
-    """The extractor that ran."""
     smoothness: float
     """L1 as given, or the largest |eigenvalue| seen."""
     radius: float
-    """The resolution: structure narrower than this around x is invisible, and the answer is conditional on it."""
+    """The resolution. Structure narrower than this around x is invisible, and may change the answer."""
     noise: float
-    """σ, the absolute error of a gradient that was reckoned with."""
+    """σ, the absolute error of a gradient that was assumed."""
     relative_noise: float
-    """ε_g: that as a share of the terms that a gradient is made of, ‖∇F_S(x)‖ + L1‖x‖."""
+    """ε_g, the error of a gradient as a share of its terms, ‖∇F_S(x)‖ + L1‖x‖."""
     hessian_lipschitz: float
-    """L2 as it shows along the direction, or along the lowest one where nothing was found: a lower bound. As given, if
-    it was given and nothing was measured; nan if neither."""
+    """A lower bound of L2: measured along the direction, or along the lowest one if nothing was found. If nothing was
+    measured: L2 as given, or nan."""
     lowest: float
-    """The lowest quotient that the extractor met on its way: evidence, not a bound."""
+    """The lowest quotient of the run: evidence, not a bound."""
     measurements: tuple[Measurement, ...] = ()
     deciding: tuple[Tensor, ...] = field(default=(), repr=False)
-    """Where nothing was found: the directions that decide, lowest first; on them "nothing" was checked. Where a
-    candidate was not confirmed: the candidate. Where the budget ended: the lowest that was seen, unmeasured."""
+    """If nothing was found: the directions on which this was checked, lowest first. If a candidate was not confirmed:
+    the candidate. If the budget ended: the lowest direction seen, unmeasured."""
     start: Tensor | None = field(default=None, repr=False)
-    """The random start of a quick search, along which the curvature is the first of the history."""
+    """The random start of a quick search. The first entry of the history is the curvature along it."""
     history: tuple[tuple[int, float], ...] = field(default=(), repr=False)
     """(gradients or Hessian products spent, quotient) for each step, if it was asked for."""
 
@@ -148,11 +144,8 @@ class Curvature:
         return self.direction is not None
 
     def __str__(self) -> str:
-        c = self.cost
+        c, measured = self.cost, ""
         spent = f"{c.gradients} gradients" + (f", {c.hessian_products} Hessian products" if c.hessian_products else "")
-        measured = (
-            f" Curvature {self.measurements[-1].curvature:.4g} ± {self.measurements[-1].error:.1g}."
-            if self.measurements
-            else ""
-        )
+        if self.measurements:
+            measured = f" Curvature {self.measurements[-1].curvature:.4g} ± {self.measurements[-1].error:.1g}."
         return f"{self.extractor}: {self.status.value}.{measured} Sought: below {-self.gamma:.4g}. Spent: {spent}."

@@ -1,4 +1,4 @@
-"""A question at a point: the one argument that every extractor takes."""
+"""A question at a point: the only argument of an extractor."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from unsaddle.objective import Objective, SampledFunction
 from unsaddle.theory import extraction, quadratics
 
 Observer = Callable[[int, Tensor], None]
-"""Called with (step, iterate) at each step of an extractor, for studies; the iterate must not be kept or changed."""
+"""Called with (step, iterate) at each step of an extractor. It must not keep or change the iterate."""
 
 UNATTENDED_STEPS = 10**8
-"""More steps than this are not begun without a budget: the theorems ask for 1e13."""
+"""A run of more steps needs a budget: the theorems ask for 1e13."""
 
 S = TypeVar("S", bound=Any)
 """Settings of an extractor: a frozen dataclass with `num_steps`."""
 
 
 class Inconclusive(Exception):  # noqa: N818  (an outcome, not an error)
-    """Raised where a constant that an extractor needs cannot be had; `negative_curvature` turns it into its status."""
+    """A constant that the extractor needs cannot be measured. `negative_curvature` returns the status."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.value)
@@ -41,15 +41,14 @@ class Inconclusive(Exception):  # noqa: N818  (an outcome, not an error)
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """A question, put to an extractor at a point, and what is known about the function there.
+    """A question at a point, and what is known about the function there.
 
-    Constants that were not given are measured when they are first asked for, so that an extractor pays for those that
-    it needs and no others."""
+    A constant that was not given is measured at its first use, so an extractor pays only for those that it needs."""
 
     question: Question
     objective: Objective
     f: SampledFunction
-    """F_S, frozen; with `hvp` for second-order extractors."""
+    """F_S on a fixed sample, with `hvp` for second-order extractors."""
     f_hat: DisplacedFunction
     """f̂ of F_S at x, with ∇F_S(x) cached."""
     sampled: bool
@@ -57,9 +56,9 @@ class Search:
     basis: int
     """Vectors that a Krylov basis may hold."""
     reserve: int
-    """Gradients of the budget to keep back for measuring what is found."""
+    """Gradients of the budget that are kept for measuring a candidate."""
     before: Cost
-    """What the ledger had counted when this search began."""
+    """The ledger's count when this search began."""
     generator: torch.Generator
 
     @property
@@ -76,7 +75,7 @@ class Search:
 
     @property
     def hessian_lipschitz(self) -> float | None:
-        """L2, if it was given."""
+        """L2; None if it was not given."""
         return self.question.hessian_lipschitz
 
     @property
@@ -85,7 +84,7 @@ class Search:
 
     @property
     def cost(self) -> Cost:
-        """Spent on this search so far."""
+        """The cost of this search so far."""
         return self.ledger.cost - self.before
 
     @cached_property
@@ -106,60 +105,52 @@ class Search:
 
     @cached_property
     def sample_share(self) -> float:
-        """The share of γ that is looked for in F_S: what sampling may hide of it is left out."""
+        """The share of γ that is looked for in F_S; sampling may hide the rest."""
         if not self.sampled:
             return 1.0
         if not self.question.theory:
             return 1.0 - self.question.sample_margin
-        # Lemma 2: what F_S is promised when F has −γ (E19).
+        # Lemma 2: F_S has this share of γ for sure where F has −γ (E19).
         gamma = self.question.gamma_at(self._seen_smoothness)
-        ell = extraction.sampled_log_factor(
-            dimension=self.dimension,
-            smoothness=max(self._seen_smoothness, gamma),
-            gamma=gamma,
-            delta=self.delta,
-        )
+        largest = max(self._seen_smoothness, gamma)
+        ell = extraction.sampled_log_factor(dimension=self.dimension, smoothness=largest, gamma=gamma, delta=self.delta)
         return extraction.sampled_gamma(gamma=1.0, accuracy=extraction.sampling_accuracy(log_factor=ell))
 
     @property
     def smoothness(self) -> float:
-        """L1, and never below what is looked for."""
+        """L1, but at least the curvature that is looked for."""
         seen, gamma = self._seen_smoothness, self.question.gamma
         return seen if gamma is None else max(seen, self.sample_share * gamma)
 
     @property
     def gamma(self) -> float:
-        """What is looked for in F_S: γ, given or relative to L1, or its share on samples."""
+        """The curvature looked for in F_S: γ, given or relative to L1, times `sample_share`."""
         return self.sample_share * self.question.gamma_at(self.smoothness)
-
-    def asked_again(self, **changes: Any) -> Search:
-        """The same search with a changed question."""
-        return replace(self, question=replace(self.question, **changes))
 
     @property
     def noise(self) -> float:
-        """σ: what rounding does to a gradient, as far as its size tells."""
+        """σ, the rounding of a gradient, estimated from its size."""
         return quadratics.gradient_noise(
             dtype=self.x.dtype, grad_norm=self.f_hat.grad_norm, smoothness=self.smoothness, x_norm=self.f_hat.x_norm
         )
 
     @property
     def trust_radius(self) -> float:
-        """U: how far f̂ is taken to be quadratic."""
+        """U, within which f̂ is taken to be quadratic."""
         return quadratics.trust_radius(
             gamma=self.gamma, hessian_lipschitz=self.hessian_lipschitz, x_norm=self.f_hat.x_norm
         )
 
     @property
     def smallest_radius(self) -> float:
-        """r_min: how near to x rounding allows a probe."""
+        """r_min: rounding drowns probes nearer to x."""
         return quadratics.smallest_radius(
             noise=self.noise, gamma=self.gamma, dtype=self.x.dtype, smoothness=self.smoothness
         )
 
     @property
     def noise_radius(self) -> float:
-        """r: how large the noise is."""
+        """r, the radius of the noise."""
         self.check_precision()
         return quadratics.noise_radius(
             smallest=self.smallest_radius, trust=self.trust_radius, dimension=self.dimension, delta=self.delta
@@ -167,49 +158,42 @@ class Search:
 
     @property
     def measurement_radius(self) -> float:
-        """Where the curvature of a candidate is measured."""
+        """The distance at which the curvature of a candidate is measured."""
         self.check_precision()
         return quadratics.measurement_radius(smallest=self.smallest_radius, trust=self.trust_radius)
 
     @property
     def scale(self) -> Scale:
-        """The constants by which a candidate is measured."""
+        """The constants for measuring a candidate."""
         radius = self.measurement_radius
-        # At x = 0 the rounding of the probes, which go out to 4r, is all the noise there is.
+        # Probes go out to 4r. At x = 0 their rounding is the only noise.
         noise = self.noise + torch.finfo(self.x.dtype).eps * self.smoothness * 4.0 * radius
         return Scale(gamma=self.gamma, smoothness=self.smoothness, noise=noise, radius=radius)
 
     def check_precision(self) -> None:
-        """Whether some radius lies between rounding and truncation."""
+        """Raises `Inconclusive` if no radius lies between rounding and truncation."""
         if self.smallest_radius > self.trust_radius / 5.0:
             raise Inconclusive(Status.PRECISION_TOO_LOW)
 
     @property
-    def known_hessian_lipschitz(self) -> float:
-        """L2, which the theorems cannot do without."""
+    def constants(self) -> dict[str, Any]:
+        """γ, δ, d and L1, as keyword arguments."""
+        return {"gamma": self.gamma, "delta": self.delta, "dimension": self.dimension, "smoothness": self.smoothness}
+
+    def settings(self, theory: Callable[..., S]) -> S:
+        """The settings that `theory` makes of γ, δ, d, L1 and L2."""
+        constants = self.constants
         if not self.hessian_lipschitz:
             raise ValueError(
                 f"settings='theory' needs hessian_lipschitz > 0, got {self.hessian_lipschitz}; "
                 "give it, or use settings='practical'"
             )
-        return self.hessian_lipschitz
-
-    def settings(self, theory: Callable[..., S], practical: Callable[[Search], S]) -> S:
-        """An extractor's settings, from whichever of its two makers the question asks for."""
-        if not self.question.theory:
-            return practical(self)
-        return theory(
-            gamma=self.gamma,
-            delta=self.delta,
-            dimension=self.dimension,
-            smoothness=self.smoothness,
-            hessian_lipschitz=self.known_hessian_lipschitz,
-        )
+        return theory(hessian_lipschitz=self.hessian_lipschitz, **constants)
 
     def within_budget(
         self, settings: S, run: Callable[[S], Candidate], *, calls_a_step: int = 1, extra_calls: int = 0
     ) -> Candidate:
-        """Run an extractor for no more steps than the budget allows, and say so if that is what ended it."""
+        """Runs an extractor for the steps that the budget allows. `BUDGET_SPENT` if the budget ended the run."""
         left = self._steps_left(calls_a_step, extra_calls)
         if left is None and settings.num_steps > UNATTENDED_STEPS:
             raise ValueError(
@@ -222,12 +206,12 @@ class Search:
         return replace(candidate, status=Status.BUDGET_SPENT) if candidate.exhausted else candidate
 
     def affords(self, gradients: int) -> bool:
-        """Whether the budget allows so many more, beside the measurement."""
+        """Whether the budget allows so many gradients more, beside the measurement."""
         left = self._steps_left(1, 0)
         return left is None or gradients <= left
 
     def _steps_left(self, calls_a_step: int, extra_calls: int) -> int | None:
-        """Steps that the budget of this call leaves; None if it has none."""
+        """The steps that the budget leaves; None without a budget."""
         if self.question.max_gradients is None:
             return None
         spent = self.cost.gradients + self.cost.hessian_products

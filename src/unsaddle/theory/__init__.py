@@ -1,1 +1,1 @@
-"""Formulas of theorems, one file a source. Nothing here evaluates a function."""
+"""The formulas of theorems, one file for each source. Nothing here evaluates a function."""

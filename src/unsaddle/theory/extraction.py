@@ -1,10 +1,10 @@
-"""Every constant of the paper's theorems on extracting negative curvature, errata applied, each a function of its own.
+"""The constants of the paper's theorems on extracting negative curvature, one function each, errata applied.
 
 Letters: L1 = `smoothness` (of the gradient), L2 = `hessian_lipschitz`, γ = `gamma` (the curvature sought), δ = `delta`
 (the probability of failure), d = `dimension`, η = `step_size`. E1 … E32 are the errata of docs/errata.md.
 
-They are here to be checked against the paper. At d = 1e4, L1 = L2 = 1, γ = 0.1 and δ = 0.01, NEON asks for about 1e13
-gradients at a step size of 3e-10: use `constants.practice` to find anything.
+These functions exist to be checked against the paper; `theory.quadratics` has constants for use. At d = 1e4,
+L1 = L2 = 1, γ = 0.1 and δ = 0.01, NEON asks for about 1e13 gradients at a step size of 3e-10:
 
 >>> steps = neon_num_steps(step_size=neon_max_step(smoothness=1), gamma=0.1, dimension=10_000, smoothness=1, delta=0.01)
 >>> f"{steps:.1e}"
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NEON_C_HAT = 18.0
-"""ĉ of Theorem 1: the smallest that the proof of Lemma 7 allows (E25)."""
+"""ĉ of Theorem 1, the smallest value that the proof of Lemma 7 allows (E25)."""
 
 NEON_PLUS_C_HAT = 43.0
 """ĉ of Theorem 2."""
@@ -43,14 +43,14 @@ def decrease(
 def length_scale(
     *, step_size: float, gamma: float, smoothness: float, hessian_lipschitz: float, log_factor: float
 ) -> float:
-    """𝓟 = √(ηL1)·γ/(L2·ℓ), the length within which f̂ is nearly quadratic. (√(ηL1)·𝓕/L2)^{1/3} is the same number."""
+    """𝓟 = √(ηL1)·γ/(L2·ℓ) = (√(ηL1)·𝓕/L2)^{1/3}, the length within which f̂ is nearly quadratic."""
     return math.sqrt(step_size * smoothness) * gamma / (hessian_lipschitz * log_factor)
 
 
 def noise_radius(
     *, step_size: float, gamma: float, smoothness: float, hessian_lipschitz: float, log_factor: float
 ) -> float:
-    """r = √η·γ²·L1^{-1/2}·L2^{-1}·ℓ^{-2} = 𝓟γ/(L1·ℓ), the radius of the ball the noise is drawn from (E2)."""
+    """r = √η·γ²·L1^{-1/2}·L2^{-1}·ℓ^{-2} = 𝓟γ/(L1·ℓ), the radius of the ball that the noise is drawn from (E2)."""
     return math.sqrt(step_size / smoothness) * gamma**2 / (hessian_lipschitz * log_factor**2)
 
 
@@ -58,21 +58,12 @@ def noise_radius(
 
 
 def neon_max_step(*, smoothness: float, c_hat: float = NEON_C_HAT) -> float:
-    """c_max/L1 with c_max = min(1/(4ĉ)⁴, (3/(32ĉ³))²).
-
-    The second bound is missing in the paper: (32/3)·ĉ³·√(ηL1) ≤ 1 makes L2·U³/6 ≤ 𝓕 (E20).
-    """
+    """c_max/L1 with c_max = min(1/(4ĉ)⁴, (3/(32ĉ³))²). The paper lacks the second bound, for L2·U³/6 ≤ 𝓕 (E20)."""
     return min(1.0 / (4.0 * c_hat) ** 4, (3.0 / (32.0 * c_hat**3)) ** 2) / smoothness
 
 
 def neon_num_steps(
-    *,
-    step_size: float,
-    gamma: float,
-    dimension: int,
-    smoothness: float,
-    delta: float,
-    c_hat: float = NEON_C_HAT,
+    *, step_size: float, gamma: float, dimension: int, smoothness: float, delta: float, c_hat: float = NEON_C_HAT
 ) -> int:
     """t = ĉ·ℓ/(ηγ), rounded up."""
     ell = log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
@@ -85,7 +76,7 @@ def neon_trust_radius(*, length_scale: float, c_hat: float = NEON_C_HAT) -> floa
 
 
 def neon_guarantee(*, gamma: float, log_factor: float, c_hat: float = NEON_C_HAT) -> float:
-    """γ/(8ĉ²ℓ): what NEON returns has curvature at most minus this (Theorem 1)."""
+    """γ/(8ĉ²ℓ): a direction from NEON has curvature at most −γ/(8ĉ²ℓ) (Theorem 1)."""
     return gamma / (8.0 * c_hat**2 * log_factor)
 
 
@@ -93,28 +84,22 @@ def neon_guarantee(*, gamma: float, log_factor: float, c_hat: float = NEON_C_HAT
 
 
 def neon_plus_max_step(*, smoothness: float, c_hat: float = NEON_PLUS_C_HAT) -> float:
-    """c_max/L1 with c_max = 1/(648²ĉ⁶); the paper's 624 comes from 162·2 = 312 (E23)."""
+    """c_max/L1 with c_max = 1/(648²ĉ⁶). The paper prints 624, from 162·2 = 312 (E23)."""
     return 1.0 / (648.0**2 * c_hat**6 * smoothness)
 
 
 def neon_plus_num_steps(
-    *,
-    step_size: float,
-    gamma: float,
-    dimension: int,
-    smoothness: float,
-    delta: float,
-    c_hat: float = NEON_PLUS_C_HAT,
+    *, step_size: float, gamma: float, dimension: int, smoothness: float, delta: float, c_hat: float = NEON_PLUS_C_HAT
 ) -> int:
-    """t = ĉ·√(ℓ/(ηγ)), rounded up: ĉ stands outside the root (E8)."""
+    """t = ĉ·√(ℓ/(ηγ)), rounded up, with ĉ outside the root (E8)."""
     ell = log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
     return math.ceil(c_hat * math.sqrt(ell / (step_size * gamma)))
 
 
 def neon_plus_needed_steps(*, step_size: float, gamma: float, log_factor: float) -> float:
-    """What the proof of Lemma 9 needs: t·√(ηγ) > 1.5·(26.1 + 2.5ℓ).
+    """1.5·(26.1 + 2.5ℓ)/√(ηγ): the proof of Lemma 9 needs more steps than this.
 
-    The printed t·√(ηγ) = √(43ℓ) never reaches it; 43√ℓ does while ℓ ≤ 109, which is always in practice (E8).
+    The printed t·√(ηγ) = √(43ℓ) is never enough; 43√ℓ is enough while ℓ ≤ 109, which is always so in practice (E8).
     """
     return 1.5 * (26.1 + 2.5 * log_factor) / math.sqrt(step_size * gamma)
 
@@ -133,16 +118,13 @@ def neon_plus_trust_radius(*, length_scale: float, c_hat: float = NEON_PLUS_C_HA
 
 
 def neon_plus_momentum_threshold(*, momentum: float, step_size: float, decrease: float) -> float:
-    """ζ·√(6η𝓕): NCFind keeps the first y_j with ‖y_j − u_j‖ at least this (Algorithm 3)."""
+    """ζ·√(6η𝓕): NCFind keeps the first y_j with ‖y_j − u_j‖ ≥ ζ·√(6η𝓕) (Algorithm 3)."""
     return momentum * math.sqrt(6.0 * step_size * decrease)
 
 
 def neon_plus_guarantee(*, gamma: float, log_factor: float, c_hat: float = NEON_PLUS_C_HAT) -> float:
-    """γ/(72ĉ²ℓ): what NEON⁺ returns has curvature at most minus this (Theorem 2)."""
+    """γ/(72ĉ²ℓ): a direction from NEON⁺ has curvature at most −γ/(72ĉ²ℓ) (Theorem 2)."""
     return gamma / (72.0 * c_hat**2 * log_factor)
-
-
-# --- What Theorems 1 and 2 have in common ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -164,25 +146,12 @@ class Theorem:
         hessian_lipschitz: float,
         step_size: float | None = None,
     ) -> dict[str, Any]:
-        """η, t, r, U, the curvature promised, L2 and 𝓕, by the names that settings give them.
-
-        `step_size` overrides c_max/L1, for experiments with the other constants.
-        """
+        """η, t, r, U, the promised curvature, L2 and 𝓕, under the names of `NeonSettings`. η = c_max/L1 by default."""
         eta = self.max_step(smoothness=smoothness) if step_size is None else step_size
-        question: dict[str, Any] = {
-            "gamma": gamma,
-            "dimension": dimension,
-            "smoothness": smoothness,
-            "delta": delta,
-        }
+        question: dict[str, Any] = {"gamma": gamma, "dimension": dimension, "smoothness": smoothness, "delta": delta}
         ell = log_factor(**question)
-        scales = {
-            "step_size": eta,
-            "gamma": gamma,
-            "smoothness": smoothness,
-            "hessian_lipschitz": hessian_lipschitz,
-            "log_factor": ell,
-        }
+        scales = {"step_size": eta, "gamma": gamma, "smoothness": smoothness, "log_factor": ell}
+        scales["hessian_lipschitz"] = hessian_lipschitz
         return {
             "step_size": eta,
             "num_steps": self.num_steps(step_size=eta, **question),
@@ -207,7 +176,7 @@ def sampled_log_factor(*, dimension: int, smoothness: float, gamma: float, delta
 
 
 def sampling_accuracy(*, log_factor: float, c_hat: float = NEON_PLUS_C_HAT) -> float:
-    """s = 1/((12ĉ)²ℓ′): the Hessian of F_S must be within sγ of F's. Lemma 2's constant c is the same number."""
+    """s = 1/((12ĉ)²ℓ′): the Hessian of F_S must be within sγ of the Hessian of F. Lemma 2's constant c equals s."""
     return 1.0 / ((12.0 * c_hat) ** 2 * log_factor)
 
 
@@ -221,11 +190,11 @@ def sample_size(
 
 
 def sampled_gamma(*, gamma: float, accuracy: float) -> float:
-    """(1 − s)γ: F_S is only promised curvature below minus this, so NEON is run on F_S with it (E19)."""
+    """(1 − s)γ, for NEON on F_S: where F has curvature −γ, F_S is sure of no more than −(1 − s)γ (E19)."""
     return (1.0 - accuracy) * gamma
 
 
-# --- Lemma 1: the step along negative curvature ---------------------------------------------------------------------
+# --- Lemma 1, the step along negative curvature; Lemmas 3 and 4, concentration ---------------------------------------
 
 
 def escape_length(*, fraction: float, gamma: float, hessian_lipschitz: float) -> float:
@@ -234,7 +203,7 @@ def escape_length(*, fraction: float, gamma: float, hessian_lipschitz: float) ->
 
 
 def escape_decrease(*, fraction: float, gamma: float, hessian_lipschitz: float) -> float:
-    """c³γ³/(3·L2²), by which that step lowers f (Lemma 1)."""
+    """c³γ³/(3·L2²): the step of length cγ/L2 lowers f by this much (Lemma 1)."""
     return (fraction * gamma) ** 3 / (3.0 * hessian_lipschitz**2)
 
 
@@ -244,11 +213,8 @@ def measured_escape_length(*, curvature: float, hessian_lipschitz: float) -> flo
 
 
 def measured_escape_decrease(*, curvature: float, hessian_lipschitz: float) -> float:
-    """2q³/(3·L2²): that maximum, twice what the step q/L2 of Lemma 1 is sure of."""
+    """2q³/(3·L2²), the maximum of ½qs² − L2s³/6: twice the decrease that Lemma 1 proves for the step q/L2."""
     return 2.0 * (-curvature) ** 3 / (3.0 * hessian_lipschitz**2)
-
-
-# --- Concentration (Lemmas 3 and 4) ---------------------------------------------------------------------------------
 
 
 def gradient_sample_size(*, eps: float, sub_gaussian: float, delta: float) -> int:
@@ -261,7 +227,7 @@ def hessian_sample_size(*, eps: float, smoothness: float, dimension: int, delta:
     return math.ceil(16.0 * smoothness**2 * math.log(2.0 * dimension / delta) / eps**2)
 
 
-# --- The second-order methods it is compared with -------------------------------------------------------------------
+# --- Second-order methods, for comparison ---------------------------------------------------------------------------
 
 
 def power_num_steps(*, smoothness: float, gamma: float, dimension: int, delta: float) -> int:

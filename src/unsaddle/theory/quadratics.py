@@ -1,14 +1,8 @@
-"""Constants that can be used: what the theorems say, with their worst cases replaced by what quadratics need.
+"""Constants for use: those that quadratics need, in place of the theorems' worst cases. Letters: `theory.extraction`.
 
-Same letters as `constants.theory`. Three lengths matter, and must come in this order:
-
-    r_min  ≤  r  ≤  U/5
-
-- r_min, below which rounding drowns the curvature sought;
-- r, the radius of the noise;
-- U, beyond which f̂ is no longer quadratic enough.
-
-When r_min > U/5, no radius will do in this precision, and the caller is told so.
+Three lengths must come in the order r_min ≤ r ≤ U/5. Below r_min, rounding drowns the curvature sought. r is the radius
+of the noise. Beyond U, f̂ is no longer quadratic enough. If r_min > U/5, no radius works in this precision, and the
+search ends with `PRECISION_TOO_LOW`.
 """
 
 from __future__ import annotations
@@ -23,33 +17,29 @@ NOISE_SHARE = 0.1
 """Rounding may contribute this share of γ to a measured curvature."""
 
 
-RELATIVE_EPS = 1e-3
-"""Share of ‖x‖ (of 1, if that is more) that a gradient step of 1/L1 may move a stationary point by."""
-
-
 def stationary_gradient(*, smoothness: float, x_norm: float) -> float:
-    """ε = 1e-3·L1·max(1, ‖x‖), where none is given: the largest gradient norm that counts as zero at x.
+    """ε = 1e-3·L1·max(1, ‖x‖), the default for the largest gradient norm that counts as zero at x.
 
-    A gradient step of 1/L1 then moves x by less than a thousandth. Scaling f scales ε.
+    A gradient step of 1/L1 then moves x by at most a thousandth of max(1, ‖x‖). Scaling f scales ε.
 
     >>> stationary_gradient(smoothness=2.0, x_norm=10.0)
     0.02
     """
-    return RELATIVE_EPS * smoothness * max(1.0, x_norm)
+    return 1e-3 * smoothness * max(1.0, x_norm)
 
 
 def step_size(*, smoothness: float) -> float:
-    """η = 1/(2·L1): half of the largest step with I − ηH ⪰ 0, so an L1 too small by a factor of two is harmless."""
+    """η = 1/(2·L1), half of the largest step with I − ηH ⪰ 0. An L1 too small by a factor of two does no harm."""
     return 0.5 / smoothness
 
 
 def neon_num_steps(*, step_size: float, gamma: float, dimension: int, delta: float) -> int:
     """t = ⌈log(d/δ²)/(ηγ)⌉.
 
-    With probability 1 − δ the noise has a component c with c² ≥ πδ²/(2d) along the eigenvector at −γ. The worst that
-    the rest of the spectrum can do is to sit at λ = −γ/2 + 1/(2ηt), where it contributes (λ + γ/2)(1 − ηλ)^{2t} ≤
-    (1 + ηγ/2)^{2t}/(2eηt). The curvature is below −γ/2 once that is less than (γ/2)c²(1 + ηγ)^{2t}, for which
-    ηγt = log(d/δ²) is enough.
+    With probability 1 − δ the noise has a component c with c² ≥ πδ²/(2d) along the eigenvector at −γ. The worst case is
+    that the rest of the spectrum sits at λ = −γ/2 + 1/(2ηt), where it contributes (λ + γ/2)(1 − ηλ)^{2t} ≤
+    (1 + ηγ/2)^{2t}/(2eηt). The curvature is below −γ/2 once this is less than (γ/2)c²(1 + ηγ)^{2t}. ηγt = log(d/δ²) is
+    enough for that.
     """
     return math.ceil(math.log(dimension / delta**2) / (step_size * gamma))
 
@@ -57,16 +47,16 @@ def neon_num_steps(*, step_size: float, gamma: float, dimension: int, delta: flo
 def neon_plus_num_steps(*, step_size: float, gamma: float, dimension: int, delta: float) -> int:
     """t = ⌈2·log(d/δ²)/√(ηγ)⌉.
 
-    By the same argument: at ζ = 1 − √(ηγ) the growth a step is 1 + 0.618√(ηγ) at λ = −γ and 1 + 0.366√(ηγ) at −γ/2.
+    As for NEON, but at ζ = 1 − √(ηγ) a step multiplies a mode at −γ by 1 + 0.618√(ηγ), at −γ/2 by 1 + 0.366√(ηγ).
     """
     return math.ceil(2.0 * math.log(dimension / delta**2) / math.sqrt(step_size * gamma))
 
 
 def trust_radius(*, gamma: float, hessian_lipschitz: float | None, x_norm: float) -> float:
-    """U = γ/(2·L2): within it, curvature −γ shows as a quotient uᵀ∇f̂(u)/‖u‖² ≤ −γ + L2·U/2, with room to prove −γ/2.
+    """U = γ/(2·L2). Within U, curvature −γ gives uᵀ∇f̂(u)/‖u‖² ≤ −γ + L2·U/2, which leaves room to prove −γ/2.
 
-    Where L2 is not known, a hundredth of ‖x‖ (of 1, if that is more): a guess, so the curvature of whatever is found
-    there is measured again at smaller radii.
+    If L2 is not known, U = max(1, ‖x‖)/100. This is a guess, so a candidate's curvature is measured again at smaller
+    radii.
     """
     if hessian_lipschitz is None:
         return 1e-2 * max(1.0, x_norm)
@@ -74,12 +64,12 @@ def trust_radius(*, gamma: float, hessian_lipschitz: float | None, x_norm: float
 
 
 def gradient_noise(*, dtype: torch.dtype, grad_norm: float, smoothness: float, x_norm: float) -> float:
-    """σ = ε(‖∇f(x)‖ + L1‖x‖): the rounding of a gradient, and of the point it was taken at."""
+    """σ = ε(‖∇f(x)‖ + L1‖x‖): the rounding of a gradient and of its point, ε the machine precision."""
     return torch.finfo(dtype).eps * (grad_norm + smoothness * x_norm)
 
 
 def smallest_radius(*, noise: float, gamma: float, dtype: torch.dtype, smoothness: float) -> float:
-    """r_min: at this distance, √2(σ + εL1·r)/r, the rounding of a gradient difference, is a tenth of γ."""
+    """r_min, where the rounding of a gradient difference, √2(σ + εL1·r)/r, is a tenth of γ."""
     share = NOISE_SHARE * gamma / math.sqrt(2.0) - torch.finfo(dtype).eps * smoothness
     return noise / share if share > 0.0 else math.inf
 
@@ -87,8 +77,8 @@ def smallest_radius(*, noise: float, gamma: float, dtype: torch.dtype, smoothnes
 def noise_radius(*, smallest: float, trust: float, dimension: int, delta: float) -> float:
     """r = Uδ/√d, but at least r_min and at most U/5.
 
-    Directions with curvature just above −γ/2 grow by √d/δ while the one at −γ comes to dominate, and all of it has to
-    happen within U: the smaller the noise, the better, down to r_min.
+    While the direction at −γ comes to dominate, those with curvature just above −γ/2 grow by √d/δ. All this has to
+    happen within U, so smaller noise is better, down to r_min.
     """
     if math.isinf(trust):
         return max(10.0 * smallest, 1e-3)
@@ -96,21 +86,15 @@ def noise_radius(*, smallest: float, trust: float, dimension: int, delta: float)
 
 
 def measurement_radius(*, smallest: float, trust: float) -> float:
-    """Between rounding and truncation: √(r_min·U/5), and not below 1e-4·U."""
+    """√(r_min·U/5), between rounding and truncation, but at least 1e-4·U."""
     if math.isinf(trust):
         return max(10.0 * smallest, 1e-3)
     return min(max(math.sqrt(smallest * trust / 5.0), 1e-4 * trust), trust / 5.0)
 
 
 def renormalised_radius(*, smallest: float, measurement: float) -> float:
-    """r = max(2·r_min, the measurement radius), for iterates that are kept within [r/2, 2r].
-
-    None of them is then below r_min, and with r_min ≤ U/5 none is beyond 4U/5.
-    """
+    """r = max(2·r_min, the measurement radius). If r_min ≤ U/5, iterates in [r/2, 2r] lie within [r_min, 4U/5]."""
     return max(2.0 * smallest, measurement)
-
-
-# --- Neon2 ----------------------------------------------------------------------------------------------------------
 
 
 def neon2_det_growth(*, smoothness: float, gamma: float) -> float:
@@ -122,9 +106,9 @@ def neon2_det_growth(*, smoothness: float, gamma: float) -> float:
 def neon2_det_escape_ratio(*, smoothness: float, gamma: float) -> float:
     """r/σ = max(10, √(8L1/γ)).
 
-    T_t(M)ξ is made of directions with λ ≥ −3γ/4, of length at most σ together, and of others. Where it is longer than
-    r, the first have a share of at most s = (σ/r)² in it, so its curvature is at most −(3γ/4)(1 − s) + L1·s, and
-    s ≤ min(1/100, γ/(8L1)) makes that −0.617γ.
+    The part of T_t(M)ξ with λ ≥ −3γ/4 has length at most σ. If T_t(M)ξ is longer than r, this part has a share of at
+    most s = (σ/r)² in its square. The curvature is then at most −(3γ/4)(1 − s) + L1·s, which is −0.617γ or less for
+    s ≤ min(1/100, γ/(8L1)).
     """
     return max(10.0, math.sqrt(8.0 * smoothness / gamma))
 
@@ -132,14 +116,14 @@ def neon2_det_escape_ratio(*, smoothness: float, gamma: float) -> float:
 def neon2_det_noise_radius(*, smallest: float, trust: float, noise: float, smoothness: float, gamma: float) -> float:
     """σ = min(the noise radius of NEON, Uγ/(4L1)), but at least r_min.
 
-    Gradients are taken at y_t = U_{t−1}(M)ξ, a Chebyshev polynomial of the second kind, which is longer than T_t(M)ξ by
+    Gradients are taken at y_t = U_{t−1}(M)ξ, a Chebyshev polynomial of the second kind. It is longer than T_t(M)ξ by
     1/sinh θ ≈ √(2L1/γ). When T_t(M)ξ has length r = σ√(8L1/γ), the probe is at 4σL1/γ, which should not exceed U.
     """
     return max(smallest, min(noise, trust * gamma / (4.0 * smoothness)))
 
 
 def neon2_det_num_steps(*, smoothness: float, gamma: float, dimension: int, delta: float) -> int:
-    """The first T with cosh(Tθ)·√τ ≥ r/σ, where the start has a component σ√τ along −γ with probability 1 − δ."""
+    """The first T with cosh(Tθ)·√τ ≥ r/σ. The start's component along −γ is at least σ√τ with probability 1 − δ."""
     ratio = neon2_det_escape_ratio(smoothness=smoothness, gamma=gamma)
     needed = math.acosh(ratio / math.sqrt(unlucky_component(dimension=dimension, delta=delta)))
     return math.ceil(needed / neon2_det_growth(smoothness=smoothness, gamma=gamma))
@@ -148,16 +132,13 @@ def neon2_det_num_steps(*, smoothness: float, gamma: float, dimension: int, delt
 def neon2_online_escape_radius(*, noise: float, trust: float, dimension: int, delta: float) -> float:
     """r = σ√d/δ, but at most U.
 
-    A component cσ along −γ has reached the length of one σ along −γ/2 when that has grown to σ/c, and c ≥ δ/√d with
-    probability 1 − δ: what is shorter than that says little about the direction.
+    A component cσ along −γ catches up with a component σ along −γ/2 when both have length σ/c. c ≥ δ/√d with
+    probability 1 − δ, so a shorter iterate says little about the direction.
     """
     return min(noise * math.sqrt(dimension) / delta, trust)
 
 
 def neon2_online_num_steps(*, growth: float, dimension: int, delta: float) -> int:
-    """T = ⌈log((√d/δ)/√τ)/log(1 + g)⌉, after which a component along −γ that grows by 1 + g a step has length r.
-
-    τ as in `neon2_det_num_steps`.
-    """
+    """T = ⌈log((√d/δ)/√τ)/log(1 + g)⌉ steps take a component σ√τ along −γ to r = σ√d/δ, by a factor 1 + g a step."""
     ratio = math.sqrt(dimension / unlucky_component(dimension=dimension, delta=delta)) / delta
     return math.ceil(math.log(ratio) / math.log1p(growth))

@@ -1,7 +1,7 @@
 """Constants of Zhang and Li (2021), "Escape saddle points by a simple gradient-descent based algorithm".
 
-They state everything in ε, with γ = √(L2·ε) the curvature that goes with it, so ε = γ²/L2 here. Letters as in
-`constants.theory`.
+They state everything in ε. The curvature that belongs to it is γ = √(L2·ε), so ε = γ²/L2 here. Letters as in
+`theory.extraction`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def accelerated_num_steps(*, gamma: float, delta: float, dimension: int, smoothn
 def accelerated_noise_radius(*, gamma: float, delta: float, dimension: int, hessian_lipschitz: float) -> float:
     """r′ = (δε/32)·√(π/(L2·d)), as printed (the accelerated loop).
 
-    It is no length: another unit of x changes it by another factor. It is small where L1, L2 and ε are near one.
+    It does not scale like a length when the unit of x changes. It is small where L1, L2 and ε are near one.
     """
     eps = gamma**2 / hessian_lipschitz
     return delta * eps / 32.0 * math.sqrt(math.pi / (hessian_lipschitz * dimension))
 
 
 def accelerated_momentum(*, gamma: float, smoothness: float) -> float:
-    """ζ = 1 − θ with θ = 1/(4√κ), as in PAGD: half of the √(ηγ) of NEON⁺ at η = 1/(4L1)."""
+    """ζ = 1 − θ with θ = 1/(4√κ), as in PAGD. NEON⁺ at η = 1/(4L1) has twice this θ, √(ηγ)."""
     return 1.0 - math.sqrt(gamma / smoothness) / 4.0

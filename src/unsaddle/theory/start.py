@@ -1,4 +1,4 @@
-"""How unlucky a random start can be: the distribution of its component along a fixed direction."""
+"""The distribution of a random start's component along a fixed direction."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ def unlucky_component(*, dimension: int, delta: float) -> float:
     """τ with P((q·v)² ≤ τ) ≤ δ for q uniform on the unit sphere and any fixed unit v.
 
     The density of c = q·v is proportional to (1 − c²)^{(d−3)/2}. From d = 3 on it is largest at 0, so P(|c| ≤ s) is at
-    most 2s times the density there, which gives τ = (δ·√π·Γ((d−1)/2)/(2Γ(d/2)))², close to πδ²/(2d); the probability is
-    δ itself at d = 3 and falls short of it by a share of less than δ² elsewhere. On the circle, c is the cosine of a
-    uniform angle; on the line, c = ±1.
+    most 2s times the density at 0. This gives τ = (δ·√π·Γ((d−1)/2)/(2Γ(d/2)))², close to πδ²/(2d). The probability is
+    exactly δ at d = 3, and less than δ by a share below δ² at larger d. On the circle (d = 2), c is the cosine of a
+    uniform angle. On the line (d = 1), c = ±1.
 
     >>> round(unlucky_component(dimension=1000, delta=0.05) * 1000, 5)
     0.00393

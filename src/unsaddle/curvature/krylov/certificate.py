@@ -1,6 +1,6 @@
 """The search for negative curvature with gradient differences, and the proof that there is none.
 
-The fewest gradients to a direction, or to "nothing", that we know of.
+We know of no method that needs fewer gradients for either answer.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from unsaddle.measure.direction import Scale
 from unsaddle.theory.start import unlucky_component
 
 LOWEST = 3
-"""Ritz vectors returned where nothing was found: those along which the Hessian's sampling error is estimated."""
+"""Lowest Ritz vectors to return if nothing was found. The Hessian's sampling error is estimated along them."""
 
 MEASURING_NOISE_SHARE = 1e-2
-"""Rounding as a share of γ where a direction is measured: six gradients are taken at one direction, and a Ritz vector
-averages the errors of many products; so probes go nearer."""
+"""Rounding as a share of γ when a direction is measured, by six gradients along it. The search has a share of its own,
+as a Ritz vector averages the errors of many products."""
 
 LARGEST_NOISE_SHARE = 0.3
-"""The same at the smallest radius, which is tried where the function is not quadratic within the first."""
+"""Rounding as a share of γ at the smallest radius, for functions that are not quadratic within the first radius."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,39 +35,44 @@ class KrylovSettings:
     """Constants of the Krylov extractor."""
 
     num_steps: int
-    """At most so many gradients."""
     delta: float
     """The probability that the random start hides an eigenvector below −γ."""
     gamma: float | None = None
-    """γ; None for a share of the largest |eigenvalue| seen:"""
+    """γ; None for `relative_gamma` times the largest |eigenvalue| seen."""
     relative_gamma: float = 1e-2
-    """that share."""
     noise: float = 0.0
     """σ, the absolute error of a gradient."""
     noise_share: float = 0.1
-    """Probes are so long that rounding contributes this share of γ to a product, √2σ/r."""
+    """The radius r makes the rounding of a product, √2σ/r, this share of γ."""
     smallest_radius: float
-    """r is at least this, however small the noise,"""
+    """r is at least this, however small the noise is."""
     largest_radius: float = math.inf
-    """and at most this."""
     first_curvature: float = 0.0
-    """A size of the Hessian to choose the first radius by, where γ is not given."""
+    """An estimate of ‖∇²f(x)‖ for the first radius, if γ is not given."""
     central: bool = False
-    """Take products from both sides, (∇f(x+rq) − ∇f(x−rq))/(2r), at two gradients each."""
+    """Take products from both sides, (∇f(x+rq) − ∇f(x−rq))/(2r), with two gradients each."""
     basis: int = 20
-    """Vectors kept."""
+    """Vectors to keep."""
     accuracy: float = 0.1
-    """A Ritz pair below −γ/2 is returned when its residual is this share of its value."""
+    """A Ritz pair below −γ/2 is returned when its residual is at most this share of its value."""
+
+    def wanted_radius(self, gamma: float) -> float:
+        """r with √2σ/r = share·γ; 0 if γ is not known yet."""
+        return math.sqrt(2.0) * self.noise / (self.noise_share * gamma) if gamma > 0.0 else 0.0
+
+    def radius(self, gamma: float) -> float:
+        """The wanted radius, brought between the smallest and the largest."""
+        return min(max(self.wanted_radius(gamma), self.smallest_radius), self.largest_radius)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KrylovCandidate(Candidate):
-    """A candidate, and what it rests on."""
+    """A candidate, with the constants and the observed error of its search."""
 
     scale: Scale
-    """γ as given, or a hundredth of L1; L1, the largest |eigenvalue| seen; σ; and r, the radius of the last probe."""
+    """γ as given or relative to L1; L1, the largest |eigenvalue| seen; σ; r, the radius of the last probe."""
     asymmetry: float = 0.0
-    """The largest difference between entries of QᵀHQ that should be equal: the error of the products, as it shows."""
+    """The largest difference between two entries of QᵀHQ that should be equal: an observed error of the products."""
 
 
 def krylov(
@@ -85,13 +90,13 @@ def krylov(
         h = Qᵀw, w ← w − Qh, twice (h summed);  b = ‖w‖;  q_{j+1} = w/b
         (θ, s) = lowest Ritz pair of sym(QᵀHQ)
         found:    θ ≤ −γ/2 and the residual b|s_last| ≤ accuracy·|θ|
-        nothing:  θ > −γ/2 and the start's component along any eigenvector below −γ would have to be smaller than that
-                  of a random start is with probability δ (`Projection.log_missed`)
-        at `basis` vectors: keep the lowest Ritz vectors and q_{j+1} (thick restart)
+        nothing:  θ > −γ/2, and an eigenvector below −γ could only be missed if the start's component along it were so
+                  small that a random start has it with probability at most δ (`Projection.log_missed`)
+        at `basis` vectors: keep Ritz vectors of both ends and q_{j+1} (thick restart)
 
-    No constant of f is needed. The radius follows γ, which, if not given, is a hundredth of the largest |eigenvalue|
-    seen so far and so only grows; the bound at a smaller γ holds for a larger one. Full reorthogonalisation and the
-    symmetrised projection keep the Ritz values right while the error of a product is below about a third of γ; the
+    No constant of f is needed. The radius follows γ. A γ that is not given is a hundredth of the largest |eigenvalue|
+    seen so far, so it only grows, and a bound for a smaller γ holds for a larger one. Full reorthogonalisation and the
+    symmetrised projection keep the Ritz values right while the error of a product is below about a third of γ. The
     three-term recurrence would not.
 
     Cost: one gradient a step. Memory: basis + 1 vectors in one block, the probe point and ∇f(x).
@@ -113,7 +118,7 @@ def krylov(
     def take_product(q: Tensor, out: Tensor) -> None:
         (f_hat.central_product if settings.central else f_hat.product)(q, radius, out)
 
-    # A start of the caller's own is for comparisons only: what is proved of "nothing" needs a random one.
+    # `start` is for comparisons only: the proof that there is nothing needs a random start.
     start = vectors.random_direction(x, generator) if start is None else start
     process = KrylovProcess(take_product, start, settings.basis)
     seen = process.projection
@@ -138,12 +143,8 @@ def krylov(
             exhausted=exhausted,
         )
 
-    def nothing() -> KrylovCandidate:
-        ends = (*range(min(LOWEST, seen.size - 1)), -1)
-        return candidate(Status.NOTHING_FOUND, deciding=tuple(process.vector(i) for i in ends))
-
     for step in range(settings.num_steps):
-        radius = _radius(settings, gamma())
+        radius = settings.radius(gamma())
         if not process.expand():
             return candidate(Status.NOT_FINITE)
         lowest = float(seen.values[0])
@@ -157,17 +158,18 @@ def krylov(
         if low_enough and (process.exhausted or seen.residuals[0] <= settings.accuracy * abs(lowest)):
             return candidate(Status.FOUND, process.vector(0))
         if process.exhausted or (not low_enough and seen.log_missed(gamma()) <= allowed):
-            return nothing()
+            ends = (*range(min(LOWEST, seen.size - 1)), -1)
+            return candidate(Status.NOTHING_FOUND, deciding=tuple(process.vector(i) for i in ends))
         if process.full and step + 1 < settings.num_steps:
             process.restart()
     return candidate(Status.NOTHING_FOUND, deciding=(process.vector(0),) if seen.size else (), exhausted=True)
 
 
 def _scale(f_hat: DisplacedFunction, settings: KrylovSettings, gamma: float, largest: float, radius: float) -> Scale:
-    """The constants that a direction is measured by: the radii of the three shares of noise, farthest first."""
+    """The constants for measuring a direction, with the radii of the three shares of noise, farthest first."""
     shares = (MEASURING_NOISE_SHARE, settings.noise_share, LARGEST_NOISE_SHARE)
-    radii = {_radius(replace(settings, noise_share=min(share, LARGEST_NOISE_SHARE)), gamma) for share in shares}
-    # The measured σ, and what the rounding of the probe points can do, which a single measurement may miss.
+    radii = {replace(settings, noise_share=min(share, LARGEST_NOISE_SHARE)).radius(gamma) for share in shares}
+    # One measurement of σ may miss the rounding of the probe points.
     rounding = torch.finfo(f_hat.x.dtype).eps * largest * (f_hat.x_norm + 16.0 * radius)
     return Scale(
         gamma=gamma,
@@ -176,13 +178,3 @@ def _scale(f_hat: DisplacedFunction, settings: KrylovSettings, gamma: float, lar
         radius=radius,
         measuring_radii=tuple(sorted(radii, reverse=True)),
     )
-
-
-def _radius(settings: KrylovSettings, gamma: float) -> float:
-    wanted = wanted_radius(settings, gamma) if gamma > 0.0 else 0.0
-    return min(max(wanted, settings.smallest_radius), settings.largest_radius)
-
-
-def wanted_radius(settings: KrylovSettings, gamma: float) -> float:
-    """r with √2σ/r = share·γ."""
-    return math.sqrt(2.0) * settings.noise / (settings.noise_share * gamma)

@@ -1,4 +1,4 @@
-"""Lanczos with exact Hessian products: the best that products can do, at k·d memory."""
+"""Lanczos with exact Hessian products: the fewest products that are possible, at k·d memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.extractor import Extractor
+from unsaddle.curvature.extractor import by_settings
 from unsaddle.curvature.krylov.process import KrylovProcess
-from unsaddle.curvature.power import second_order
+from unsaddle.curvature.power import f_and_x
 from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.objective import SecondOrderFunction
@@ -28,26 +28,26 @@ class LanczosSettings:
     target: float
     """A curvature of at most −target is wanted."""
     largest: float = math.inf
-    """A curvature above it means that `num_steps` was too few to say that there is nothing."""
+    """If a larger curvature is seen, `num_steps` was too small to exclude negative curvature."""
 
 
 def settings_for(search: Search) -> LanczosSettings:
-    """The products that Kuczyński and Woźniakowski prove enough for λ_min to accuracy γ/2 (E9)."""
+    """As many products as Kuczyński and Woźniakowski prove enough for λ_min to accuracy γ/2 (E9)."""
     return LanczosSettings(
         num_steps=extraction.lanczos_num_steps(
             smoothness=search.smoothness, accuracy=search.gamma / 2.0, dimension=search.dimension, delta=search.delta
         ),
         target=search.gamma / 2.0,
-        largest=2.0 * search.smoothness,  # The factor that the power method's steps bear, too.
+        largest=2.0 * search.smoothness,  # The power method's steps allow the same factor.
     )
 
 
 def ritz_pairs(
     f: SecondOrderFunction, x: Tensor, start: Tensor, num_steps: int
 ) -> Iterator[tuple[KrylovProcess, bool]]:
-    """The process after each product, with whether that was finite, until the space is exhausted or steps run out.
+    """Yields the process after each product, and whether that was finite, until the space or the steps are exhausted.
 
-    The space is never restarted: its lowest Ritz pair is that of the whole Krylov space.
+    There is no restart, so the Ritz pairs are those of the whole Krylov space.
     """
     process = KrylovProcess(lambda q, out: out.copy_(f.hvp(x, q)), start, capacity=max(1, num_steps))
     for _ in range(num_steps):
@@ -69,7 +69,7 @@ def lanczos(
 ) -> Candidate:
     """Find v with vᵀHv ≤ −target in the Krylov space of a random unit vector.
 
-    The lowest Ritz pair (θ, v) is looked at after every product; θ is vᵀHv.
+    The lowest Ritz pair (θ, v), θ = vᵀHv, is tested after every product.
 
     Cost: one Hessian product a step. Memory: the basis, one vector a step.
 
@@ -79,7 +79,7 @@ def lanczos(
     >>> round(found.lowest, 4)
     -2.0
     """
-    # A start of the caller's own is for comparisons only: what is proved of "nothing" needs a random one.
+    # `start` is for comparisons only: the proof that there is nothing needs a random start.
     start = vectors.random_direction(x, generator) if start is None else start
     trail = Trail(keep_history)
     highest, exhausted = -math.inf, False
@@ -99,7 +99,7 @@ def lanczos(
 
 
 class Lowest(NamedTuple):
-    """The lowest curvature that Lanczos sees, and along what."""
+    """The lowest Ritz pair."""
 
     curvature: float
     direction: Tensor
@@ -108,9 +108,9 @@ class Lowest(NamedTuple):
 def lowest_curvature(
     f: SecondOrderFunction, x: Tensor, *, smoothness: float, accuracy: float, delta: float, generator: torch.Generator
 ) -> Lowest | None:
-    """v with vᵀ∇²f(x)v ≤ λ_min + accuracy at confidence 1 − δ (Kuczyński–Woźniakowski); None where f is not finite.
+    """v with vᵀ∇²f(x)v ≤ λ_min + accuracy at confidence 1 − δ (Kuczyński–Woźniakowski); None if f is not finite.
 
-    An L1 that proves too small by half is doubled, and the products are taken again.
+    If an eigenvalue above 2·L1 shows, L1 is doubled, and the products are taken again.
     """
     while True:
         steps = extraction.lanczos_num_steps(
@@ -124,11 +124,4 @@ def lowest_curvature(
         smoothness *= 2.0
 
 
-def _run(search: Search, settings: LanczosSettings) -> Candidate:
-    f, keep = second_order(search.f), search.question.keep_history
-    return lanczos(f, search.x, settings, search.generator, keep_history=keep)
-
-
-LANCZOS = Extractor(
-    extract=lambda search: search.within_budget(settings_for(search), lambda s: _run(search, s)), needs_products=True
-)
+LANCZOS = by_settings(lanczos, inputs=f_and_x, practical=settings_for, needs_products=True)

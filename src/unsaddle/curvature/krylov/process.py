@@ -1,7 +1,7 @@
-"""The Krylov process: an orthonormal basis that grows by one product at a time, and the Hessian seen on it.
+"""The Krylov process: an orthonormal basis that grows by one product at a time, and the Hessian projected on it.
 
-It knows nothing of what is looked for. Its clients do: `certificate` looks for negative curvature with gradient
-differences and proves its absence, `lanczos` does so with exact products, `smoothness` measures L1.
+Its clients: `certificate` finds or excludes negative curvature with gradient differences, `lanczos` does so with exact
+products, `smoothness` measures L1.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from unsaddle.curvature.krylov.projection import Projection
 from unsaddle.vectors import Array
 
 Operator = Callable[[Tensor, Tensor], object]
-"""(q, out): writes Hq into `out`, by gradient differences or by exact products."""
+"""(q, out): writes Hq into `out`."""
 
 KEEP_LOWEST, KEEP_HIGHEST = 8, 4
-"""Ritz vectors kept over a restart of 20 vectors, and as large a share of a smaller or larger basis: the lowest, which
-are looked for, and the highest, which would otherwise come back and have to be found again."""
+"""Ritz vectors that a restart keeps of 20 vectors; other bases keep the same share. The lowest are looked for. The
+highest would come back and cost steps again."""
 
 LEFTOVER = {torch.float32: 1e-5, torch.float64: 1e-13}
-"""The basis is taken out of a new vector again where its components along it are longer than this share of it: about
-a hundred roundings, far below the error of a product."""
+"""A new vector is orthogonalised again if its part in the basis is longer than this share of it: about a hundred
+roundings, far below the error of a product."""
 
 BREAKDOWN = 10.0
-"""The space is invariant where so many roundings of the largest eigenvalue are all that is left of a product."""
+"""The space is invariant if no more than so many roundings of the largest eigenvalue are left of a product."""
 
 
 class KrylovProcess:
@@ -37,13 +37,9 @@ class KrylovProcess:
 
         w = Hq_j;  h = Qᵀw, w ← w − Qh, twice where needed (h summed);  b = ‖w‖;  q_{j+1} = w/b
 
-    Full reorthogonalisation and the symmetrised projection keep the Ritz values right for products with an error; the
-    three-term recurrence would not. Memory: capacity + 1 vectors in one block.
-
-    Args:
-        operator: takes the products.
-        start: q_0, a unit vector.
-        capacity: vectors that the basis may hold. A full one has to be restarted before it can grow.
+    Full reorthogonalisation and the symmetrised projection keep the Ritz values right for products with an error. The
+    three-term recurrence would not. `start` is the unit vector q_0. A basis of `capacity` vectors must be restarted
+    before it can grow. Memory: capacity + 1 vectors in one block.
 
     Attributes:
         projection: M and its Ritz pairs.
@@ -65,17 +61,17 @@ class KrylovProcess:
 
     @property
     def full(self) -> bool:
-        """Whether the basis has as many vectors as it may hold."""
+        """Whether the basis must be restarted before it can grow."""
         return self.projection.size == self._capacity
 
     @property
     def exhausted(self) -> bool:
-        """Whether the space is everything, or invariant: its Ritz values are eigenvalues."""
+        """Whether the space is everything, or invariant, so that its Ritz values are eigenvalues."""
         size, rounding = self.projection.size, BREAKDOWN * torch.finfo(self._basis.dtype).eps * self.largest
         return size > 0 and (size == self._dimension or self.projection.next_norm <= rounding)
 
     def expand(self) -> bool:
-        """Take one product and let the basis grow by it. False if the product was not finite; all is then as before."""
+        """Takes one product and extends the basis by it. Returns False, with no change, if it was not finite."""
         j = self.projection.size
         w = self._basis[j + 1]
         self._operator(self._basis[j], w)
@@ -89,33 +85,29 @@ class KrylovProcess:
         return True
 
     def vector(self, index: int) -> Tensor:
-        """A Ritz vector in the big space, normalised; 0 is the lowest, −1 the highest."""
+        """A Ritz vector, normalised; 0 is the lowest, −1 the highest."""
         coefficients = torch.from_numpy(np.ascontiguousarray(self.projection.vectors[:, index])).to(self._basis)
         v = self._basis[: self.projection.vectors.shape[0]].T @ coefficients
         return v.div_(vectors.norm(v))
 
     def restart(self) -> None:
-        """Keep the Ritz vectors of either end and the next basis vector: a thick restart (Wu and Simon 2000).
-
-        In place, block by block, so that no second basis is needed.
-        """
+        """Keeps Ritz vectors of both ends and the next basis vector, in place: a thick restart (Wu and Simon 2000)."""
         size = self.projection.size
         lowest, highest = max(1, size * KEEP_LOWEST // 20), size * KEEP_HIGHEST // 20
         keep = lowest + highest
-        kept = np.ascontiguousarray(self.projection.restart(lowest, highest).T)
-        coefficients = torch.from_numpy(kept).to(self._basis)
+        coefficients = torch.from_numpy(self.projection.restart(lowest, highest).T.copy()).to(self._basis)
         for block in _column_blocks(self._basis):
             block[:keep] = coefficients @ block[:size]
         self._basis[keep] = self._basis[size]
 
 
 def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Array, float, Array]:
-    """Take the basis out of w in place; returns what was taken out, the length of what is left, and the Ritz pairs.
+    """w ← w − QQᵀw in place; returns Qᵀw, the length of the new w, and the Ritz pairs.
 
-    The basis is read twice: once for h = Qᵀw, and once, block by block while it is in the cache, for w − Qh and for
-    what rounding has left of the basis in that. Only if that matters is the basis taken out again ("twice is enough").
-    Where there are several ranks, the Ritz pairs of the first come with the second of the two messages: processors of
-    different kinds round eigenvalues differently, and all have to decide on the same.
+    The basis is read twice: for h = Qᵀw, and then, block by block in the cache, for w − Qh and for its part in Q that
+    rounding has left. Only if this part is too long is it taken out too ("twice is enough"). On several ranks, the Ritz
+    pairs of the first come with the second message: processors round eigenvalues differently, and all ranks must decide
+    alike.
     """
     taken = vectors.summed(basis @ w)
     left = torch.zeros_like(taken)
@@ -133,7 +125,7 @@ def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Ar
 
 
 def _columns(basis: Tensor) -> int:
-    """Columns of a block that stays in the cache."""
+    """Columns of a block that fits into the cache."""
     return max(4096, vectors.BLOCK_BYTES // (basis.shape[0] * basis.element_size()))
 
 

@@ -1,4 +1,4 @@
-"""The small side of a Krylov method: the Hessian projected on a basis, its Ritz pairs, and what they exclude."""
+"""The small matrix of a Krylov method: the projected Hessian, its Ritz pairs, and the eigenvalues that they exclude."""
 
 from __future__ import annotations
 
@@ -11,39 +11,33 @@ from unsaddle.vectors import Array
 
 
 class Projection:
-    """M = sym(QᵀHQ) for an orthonormal basis Q that grows by one vector at a time and is now and then restarted.
+    """M = sym(QᵀHQ) for an orthonormal basis Q that grows by one vector at a time and may be restarted.
 
-    The basis satisfies HQ = QM + b·q_next·e_lastᵀ: the Lanczos relation, which a thick restart keeps (Wu and Simon
-    2000). After a restart M is an arrow: the kept Ritz values on the diagonal, joined to the vector that follows them.
+    The basis satisfies the Lanczos relation HQ = QM + b·q_next·e_lastᵀ, also after a thick restart (Wu and Simon 2000).
+    M is then an arrow: the kept Ritz values on the diagonal, and a row and a column for the vector that follows them.
 
-    `log_missed` turns that relation into a bound. Let v be a unit eigenvector with eigenvalue λ, and c_i = q_i·v. Then
+    `log_missed` is a bound from this relation. Let v be a unit eigenvector with eigenvalue λ, and c_i = q_i·v. Then
 
         (λI − M)c = b·c_next·e_last,   so   c = −c_next·y(λ),   y(λ) = b(M − λI)⁻¹e_last,
 
-    and ‖c‖² + c_next² ≤ 1. With i0 the start vector (after a restart: the vector that follows the kept ones), whose
-    component was c_i0, c_i0² ≤ y_i0²/(1 + Σ_{i≥i0} y_i²). While every Ritz value is above −γ, the right side only falls
-    as λ goes down from −γ, so that its value at λ = −γ bounds them all, and over restarts the factors multiply. The
-    proof is in docs/krylov.md.
+    and ‖c‖² + c_next² ≤ 1. Let i0 be the start vector (after a restart, the vector that follows the kept ones). Then
+    c_i0² ≤ y_i0²/(1 + Σ_{i≥i0} y_i²). While every Ritz value is above −γ, the right side falls as λ goes down from −γ,
+    so its value at −γ bounds all λ ≤ −γ. Over restarts the factors multiply. docs/krylov.md has the proof.
     """
 
     def __init__(self, capacity: int) -> None:
         self._m = np.zeros((capacity + 1, capacity + 1))
-        self.size = 0
-        self.next_norm = 0.0
-        self.asymmetry = 0.0
-        self._first = 0
+        self.size = self._first = 0
+        self.next_norm = self.asymmetry = 0.0
         self._earlier: list[tuple[Array, Array]] = []
 
     def solved(self, products: Array) -> Array:
-        """The Ritz pairs, as one row of numbers, that `extend` would come to: nan where a product is not finite."""
+        """The Ritz pairs after `extend`, as one row of numbers; nan if a product is not finite."""
         j = self.size
         return _eigh(self._grown(products)) if np.isfinite(products).all() else np.full((j + 1) * (j + 2), math.nan)
 
     def extend(self, products: Array, next_norm: float, solved: Array | None = None) -> None:
-        """Take in HQ's next column: `products` = Qᵀ(Hq_last), and `next_norm` = b, the length of what is left of it.
-
-        `solved` are the Ritz pairs, where somebody else has found them already.
-        """
+        """Adds a column of HQ: `products` = Qᵀ(Hq_last), `next_norm` = b, and the Ritz pairs if already `solved`."""
         j = self.size
         pairs = self.solved(products) if solved is None else solved
         self.asymmetry = max(self.asymmetry, float(np.abs(self._m[:j, j] - products[:j]).max(initial=0.0)))
@@ -53,18 +47,18 @@ class Projection:
         self.values, self.vectors = pairs[: j + 1], pairs[j + 1 :].reshape(j + 1, j + 1)
 
     def _grown(self, products: Array) -> Array:
-        """M with a row and a column more."""
+        """M with one row and one column more."""
         j = self.size
         grown = self._m[: j + 1, : j + 1].copy()
         grown[j, j] = products[j]
-        # What was expected (an off-diagonal, the arrow, or zero) and what was measured, averaged: sym(QᵀHQ).
+        # sym(QᵀHQ) is the mean of the expected entry (an off-diagonal, the arrow, or zero) and the measured one.
         grown[:j, j] = grown[j, :j] = (grown[:j, j] + products[:j]) / 2.0
         return grown
 
     values: Array
     """Ritz values, ascending."""
     vectors: Array
-    """Ritz vectors in the basis, a column each."""
+    """Ritz vectors as columns of coefficients in the basis."""
 
     @property
     def residuals(self) -> Array:
@@ -75,7 +69,7 @@ class Projection:
     def log_missed(self, gamma: float) -> float:
         """log of a bound on (q_0·v)² for any eigenvector v with an eigenvalue ≤ −γ; inf if a Ritz value is ≤ −γ.
 
-        The factors of earlier bases are taken at this γ too: one that has grown may be valid where the old one was not.
+        The factors of earlier bases are computed at this γ too. They may be valid for it, though not for an earlier γ.
         """
         if any(values[0] <= -gamma for values in (self.values, *(values for values, _ in self._earlier))):
             return math.inf
@@ -86,25 +80,24 @@ class Projection:
         return 2.0 * sum(math.log(abs(factor)) for factor in factors) - math.log1p(float(y @ y))
 
     def restart(self, lowest: int, highest: int) -> Array:
-        """Keep some Ritz vectors of either end and the next basis vector; returns the coefficients of the kept ones."""
-        # y_i0 of this basis is Σ_k b·s_i0k·s_lastk/(θ_k + γ), at whatever γ is asked about later.
+        """Keeps some Ritz vectors of both ends and the next basis vector; returns the coefficients of the kept ones."""
+        # y_i0 of this basis is Σ_k b·s_i0k·s_lastk/(θ_k + γ), for any later γ.
         self._earlier.append((self.values, self.next_norm * self.vectors[self._first] * self.vectors[-1]))
         keep = lowest + highest
         ends = np.r_[0:lowest, self.size - highest : self.size]
         kept = self.vectors[:, ends]
-        arrow = self.next_norm * kept[-1]
         self._m[:] = 0.0
         self._m[range(keep), range(keep)] = self.values[ends]
-        self._m[keep, :keep] = self._m[:keep, keep] = arrow
+        self._m[keep, :keep] = self._m[:keep, keep] = self.next_norm * kept[-1]
         self.size = self._first = keep
         return kept
 
 
 def _eigh(matrix: Array) -> Array:
-    """Eigenvalues and eigenvectors, in one row, by torch and not by NumPy.
+    """Eigenvalues and eigenvectors, in one row, by torch.
 
-    NumPy's BLAS has threads of its own, which go on waiting actively after the call and take the cores from the next
-    gradient: a sixth of its time on two cores (benchmarks/transformer.py).
+    NumPy's BLAS has its own threads. They keep the cores busy after the call, and slow the next gradient by a sixth of
+    its time on two cores (benchmarks/transformer.py).
     """
     values, vectors = torch.linalg.eigh(torch.from_numpy(matrix))
     return torch.cat([values, vectors.flatten()]).numpy()

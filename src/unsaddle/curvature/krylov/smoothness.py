@@ -1,4 +1,4 @@
-"""L1 where a run is, by a few steps of the Krylov process."""
+"""L1 at a point, by a few steps of the Krylov process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.objective import Objective
 
 SAMPLES, STEPS = 256, 10
-"""Samples and steps by which L1 is measured."""
+"""Samples and steps for a measurement of L1."""
 
 
 def smoothness(objective: Objective, x: Tensor, generator: torch.Generator, samples: int = SAMPLES) -> float:
-    """L1 at x: the largest |eigenvalue| that ten steps on some samples see. nan if f is not finite at x.
+    """L1 at x: the largest |eigenvalue| that ten steps on some samples see; nan if f is not finite at x.
 
-    Cost: eleven gradients. Memory: as many vectors; `measure.smoothness` needs one, and sees less.
+    Cost: eleven gradients. Memory: eleven vectors. `measure.smoothness` needs one vector, and sees less.
 
     >>> from unsaddle import Function
     >>> round(smoothness(Function(lambda x: 3 * x @ x / 2), torch.ones(5), torch.Generator().manual_seed(0)), 3)
