@@ -1,4 +1,4 @@
-"""A training step's closure as an objective: one frozen batch, replayed at any point without a trace."""
+"""A training step's closure as an objective: one frozen batch, evaluated at any point without side effects."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Closure = Callable[[], Any]
 """Sets gradients to zero, computes the loss, calls `.backward()`, returns the loss."""
 
 SAME_VALUE, SAME_NORM = 1e-4, 1e-2
-"""How far the loss, and the norm of its gradient, may be off when asked twice, as a share: devices that add in any
-order are far below, other batches far above."""
+"""Relative differences allowed between two calls, in the loss and in the norm of its gradient. The rounding of devices
+that add in any order is far below, the difference between batches far above."""
 
 
 class ClosureObjective(OverParameters):
-    """What a closure computes, as a function of the parameters: for one batch, one draw of dropout, one set of buffers.
+    """A closure's loss as a function of the parameters, for one batch, one draw of dropout and one set of buffers.
 
-    The first evaluation finds the modules that run, so that their buffers are restored, too. `check` costs one
-    gradient; the next one at the same point then shows whether the closure answers the same twice.
+    The first evaluation finds the modules that run, so that their buffers can be restored. `check` costs one gradient.
+    The next gradient at the same point then shows whether the closure answers the same twice.
 
     Args:
-        closure: as for `Optimizer.step`. It is kept no longer than this object, and must mean the same batch all along.
+        closure: as for `Optimizer.step`. Every call has to use the same batch.
         flat: the parameters.
 
     >>> layer = torch.nn.Linear(1, 1)
@@ -61,24 +61,20 @@ class ClosureObjective(OverParameters):
 
     @property
     def evaluations(self) -> int:
-        """Calls of the closure; each costs a gradient, whatever was wanted of it."""
+        """Calls of the closure. Each costs a gradient, also where only a value was wanted."""
         return self._oracle.evaluations
 
     def check(self) -> None:
-        """Evaluate the closure where the parameters are.
-
-        Raises:
-            ValueError: it calls no backward, or does not return a finite number.
-        """
+        """Evaluates the closure at the parameters. Raises ValueError if it does not call backward or is not finite."""
         self._oracle.check()
 
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
-        """The closure's own batch: there is nothing else to draw."""
+        """Always the closure's own batch."""
         return self._oracle, 1
 
 
 class _ClosureOracle(Oracle):
-    """A value is a gradient's, since a closure calls backward whether or not it is wanted."""
+    """Has no cheap value: a closure always calls backward."""
 
     adds = True
     _name = "a closure"
@@ -143,9 +139,9 @@ def _replayed(closure: Closure, flat: FlatParameters, modules: list[nn.Module], 
 
 @contextlib.contextmanager
 def _discovery(seen: dict[int, nn.Module]) -> Iterator[None]:
-    """Inside, every module is noted in `seen` before its first forward; afterwards its buffers are as they were.
+    """Notes in `seen` every module that runs inside, and restores its buffers afterwards.
 
-    An optimizer knows parameters only, so this is the way to the buffers that a closure changes.
+    An optimizer knows only parameters; this finds the buffers that a closure changes.
     """
     saved: list[tuple[Tensor, Tensor]] = []
 
@@ -158,7 +154,7 @@ def _discovery(seen: dict[int, nn.Module]) -> Iterator[None]:
     handle = register_module_forward_pre_hook(note)
     try:
         with warnings.catch_warnings():
-            # That the hook fires once more for a compiled module than for others; once is enough.
+            # torch warns that the hook fires twice for a compiled module. Once is enough.
             warnings.filterwarnings("ignore", message="Using `torch.compile.* when there are global hooks")
             yield
     finally:
