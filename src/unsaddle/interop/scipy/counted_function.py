@@ -1,4 +1,4 @@
-"""fun, jac, hess and hessp as SciPy's users write them: checked, counted, and with the last gradients remembered."""
+"""fun, jac, hess and hessp as SciPy's users write them: checked, counted, with the last gradients in memory."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from unsaddle.objectives.differences import Array, Scheme
 from unsaddle.objectives.numpy_function import number
 
 REMEMBERED = 8
-"""Gradients kept, so that the one at the point where SciPy stops need not be taken again."""
+"""Gradients kept in memory, so that the one where SciPy stops is not computed again."""
 
 SCHEMES: tuple[Scheme, ...] = ("2-point", "3-point", "cs")
 
 
 class CountedFunction:
-    """The function that SciPy minimises, within bounds. Every call of fun and jac is counted, whoever asks.
+    """The function that SciPy minimises, within bounds. Every call of fun and jac is counted.
 
     Args:
         fun: `fun(x, *args) -> float`, or `(float, gradient)` with `jac=True`.
-        jac: `jac(x, *args) -> gradient`, True, None or False for SciPy's one-sided differences, or "2-point",
-            "3-point" or "cs".
+        jac: `jac(x, *args) -> gradient`, or True, or a scheme of differences; None and False are "2-point".
         args: further arguments of all.
-        lower, upper: the bounds, infinite where there are none.
-        hess, hessp: `hess(x, *args) -> matrix`, `hessp(x, p, *args) -> vector`; one or the other, or neither.
+        lower, upper: the bounds, infinite if there are none.
+        hess, hessp: `hess(x, *args) -> matrix`, `hessp(x, p, *args) -> vector`; at most one of them.
 
     Attributes:
-        nfev, njev: calls of fun and of jac, or differences that were taken here.
-        nhev: Hessians, or their products, beside those that SciPy asks for, which it counts in a way of its own.
-        differences: how gradients are made of values; None where there is a gradient.
+        nfev, njev: calls of fun and jac, or differences taken here.
+        nhev: Hessians and products for our searches. SciPy counts its own.
+        differences: the scheme of differences; None with a gradient.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class CountedFunction:
         self.nfev = self.njev = self.nhev = 0
 
     def for_scipy(self) -> dict[str, Any]:
-        """What SciPy is given as fun, jac, hess and hessp. Differences, of gradients too, it takes itself."""
+        """The arguments fun, jac, hess and hessp for SciPy. It takes differences by itself."""
         return {
             "fun": self.both if self._jac is True else self.value,
             "jac": True if self._jac is True else self._jac if self.differences else self.gradient,
@@ -68,7 +67,7 @@ class CountedFunction:
         }
 
     def begin(self, x: Array) -> tuple[float, Array | None]:
-        """f(x) and, unless they are differences or there is no f(x), ∇f(x), which SciPy will be given from memory."""
+        """f(x) and, with jac and a finite f(x), ∇f(x). SciPy then gets both from memory."""
         if self._jac is True:
             return self.both(x)
         value = float(self.value(x))
@@ -76,7 +75,7 @@ class CountedFunction:
         return value, None if self.differences or np.isnan(value) else self.gradient(x)
 
     def value(self, x: Array) -> Any:
-        """f(x); complex at a complex x, which "cs" asks for."""
+        """f(x); complex at a complex x, as "cs" needs it."""
         if self._first is not None and np.array_equal(self._first[0], x):
             value, self._first = self._first[1], None
             return value
@@ -87,7 +86,7 @@ class CountedFunction:
         return number(_pair(result)[0] if self._jac is True else result)
 
     def both(self, x: Array) -> tuple[float, Array]:
-        """f(x) and ∇f(x) of a function that returns both."""
+        """f(x) and ∇f(x), with `jac=True`."""
         known = self._recall(x)
         if known is not None:
             return known[1], known[2].copy()
@@ -97,7 +96,7 @@ class CountedFunction:
         return value, self._remember(x, grad, value)
 
     def gradient(self, x: Array) -> Array:
-        """∇f(x), by differences where there is no jac."""
+        """∇f(x), by differences without jac."""
         known = self._recall(x)
         if known is not None:
             return known[2].copy()
@@ -109,7 +108,7 @@ class CountedFunction:
         return self._remember(x, differences.gradient(self.value, x, self.differences, self.lower, self.upper))
 
     def products(self, x: Array) -> Callable[[Array], Any] | None:
-        """p ↦ ∇²f(x)p; None where there is neither hess nor hessp."""
+        """p ↦ ∇²f(x)p; None without hess and hessp."""
         if callable(self._hess):
             if self._last_hessian is None or not np.array_equal(self._last_hessian[0], x):
                 self.nhev += 1
@@ -149,7 +148,7 @@ class CountedFunction:
                 "return one partial derivative for each variable, e.g. with .ravel()"
             )
         self._remembered.append((np.copy(x), value, array))
-        return array.copy()  # Some of SciPy's methods write into what they are given.
+        return array.copy()  # Some of SciPy's methods write into it.
 
 
 def _pair(result: Any) -> tuple[Any, Any]:
