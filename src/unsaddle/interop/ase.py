@@ -87,7 +87,8 @@ class EnergySurface(Deterministic):
 
     def free_part(self, direction: Tensor) -> Tensor:
         """The direction without held and rigid motions, of which the random start of a search leaves a rest."""
-        return self._forces.project(direction)
+        v = torch.from_numpy(self._forces.project(direction.numpy()))
+        return v.div_(vectors.norm(v))
 
 
 class _Forces(Oracle):
@@ -109,17 +110,13 @@ class _Forces(Oracle):
         """The value is 0 at the start, else nan: no probe reads it, and not every calculator has energies."""
         here = np.array_equal(x.numpy(), self._start)
         self._move(x)
-        grad = self._project(-self._atoms.get_forces().ravel().astype(np.float64))
+        grad = self.project(-self._atoms.get_forces().ravel().astype(np.float64))
         return torch.tensor(0.0 if here else np.nan, dtype=torch.float64), torch.from_numpy(grad)
 
-    def project(self, direction: Tensor) -> Tensor:
-        v = torch.from_numpy(self._project(direction.numpy()))
-        return v.div_(vectors.norm(v))
-
     def _move(self, x: Tensor) -> None:
-        self._atoms.set_positions((self._start + self._project(x.numpy() - self._start)).reshape(-1, 3))
+        self._atoms.set_positions((self._start + self.project(x.numpy() - self._start)).reshape(-1, 3))
 
-    def _project(self, u: Array) -> Array:
+    def project(self, u: Array) -> Array:
         moved = _without(u, self._held)
         return moved - self._rigid.T @ (self._rigid @ moved)
 
@@ -133,10 +130,9 @@ def held_directions(atoms: Atoms) -> Held:
     held: dict[int, list[Array]] = {}
     for constraint in atoms.constraints:
         if not isinstance(constraint, LINEAR):
-            raise ValueError(
-                f"the constraint {type(constraint).__name__} is not supported, only "
-                f"{', '.join(c.__name__ for c in LINEAR)}: displacements that heed it form no linear space"
-            )
+            name, known = type(constraint).__name__, ", ".join(c.__name__ for c in LINEAR)
+            why = "displacements that heed it form no linear space"
+            raise ValueError(f"the constraint {name} is not supported, only {known}: {why}")
         for i in np.atleast_1d(constraint.get_indices()):
             held.setdefault(int(i), []).append(_held_by(constraint))
     return [(i, _orthonormal(np.concatenate(rows))) for i, rows in held.items()]
@@ -152,8 +148,7 @@ def _held_by(constraint: Any) -> Array:
         return chosen
     along: Array = np.array(constraint.dir, dtype=np.float64).reshape(1, 3)
     along /= np.linalg.norm(along)
-    across: Array = everything - along.T @ along
-    return along if isinstance(constraint, FixedPlane) else across
+    return along if isinstance(constraint, FixedPlane) else everything - along.T @ along
 
 
 def rigid_motions(atoms: Atoms, held: Held) -> Array:

@@ -44,6 +44,11 @@ class JaxFunction(Deterministic):
     """The deterministic objective that `function` returns."""
 
     def __init__(self, fun: Callable[[Any], Any], jit: bool) -> None:
+        super().__init__(_JaxOracle(fun, jit), "a JAX function")
+
+
+class _JaxOracle(Oracle):
+    def __init__(self, fun: Callable[[Any], Any], jit: bool) -> None:
         compiled: Callable[..., Any] = jax.jit if jit else lambda fun: fun
 
         def scalar(x: Any) -> Any:
@@ -54,14 +59,8 @@ class JaxFunction(Deterministic):
                 )
             return value.reshape(())
 
-        both = compiled(jax.value_and_grad(scalar))
-        product = compiled(lambda x, v: jax.jvp(jax.grad(scalar), (x,), (v,))[1])
-        super().__init__(_JaxOracle(compiled(scalar), both, product), "a JAX function")
-
-
-class _JaxOracle(Oracle):
-    def __init__(self, value: Callable[..., Any], both: Callable[..., Any], product: Callable[..., Any]) -> None:
-        self._value, self._both, self._product = value, both, product
+        self._value, self._both = compiled(scalar), compiled(jax.value_and_grad(scalar))
+        self._product = compiled(lambda x, v: jax.jvp(jax.grad(scalar), (x,), (v,))[1])
 
     def value(self, x: Tensor) -> Tensor:
         return _to_torch(self._value(to_jax(x)))

@@ -5,7 +5,7 @@
 
     Trainer(callbacks=[NeonLogger()])
 
-Lightning calls its optimizers with a closure, so Neon probes by itself; checkpoints hold its state. If the trainer clips
+Lightning passes a closure to its optimizers, so Neon probes by itself. Checkpoints hold its state. If the trainer clips
 gradients, it does so inside that closure, and the curvature that Neon measures is off by the same factor.
 """
 

@@ -8,7 +8,7 @@ from unsaddle.torch_optim import Neon
 
 
 def neon_in(optimizer: Any) -> Neon | None:
-    """The Neon in `optimizer`, also inside wrappers with an attribute `optimizer`, as Accelerate's; None if there is none."""
+    """The optimizer if it is a Neon, or the Neon in its attribute `optimizer` (as in Accelerate's wrapper), or None."""
     seen: set[int] = set()
     while optimizer is not None and id(optimizer) not in seen:
         if isinstance(optimizer, Neon):

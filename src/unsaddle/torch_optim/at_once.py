@@ -14,7 +14,7 @@ from unsaddle.objective import BaseObjective, Objective, Observed, as_objective,
 from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim import policy
 from unsaddle.torch_optim.events import Event
-from unsaddle.torch_optim.evidence import Evidence, Fields, Step
+from unsaddle.torch_optim.evidence import Evidence, Fields
 from unsaddle.torch_optim.flatness import Flatness
 from unsaddle.torch_optim.step_length import length_along
 
@@ -25,20 +25,14 @@ def decide(
 ) -> Event:
     """Finds a direction on one sample, confirms it on fresh ones, tries the step on others, and takes it.
 
-    Args:
-        objective: a `ModelObjective`, or an objective with its `parameters`, `point` and `assign`.
-        trained: the optimizer's parameters.
-        state: the cost and the verdict are written here.
-        rules: γ, the seed, and whether to escape.
-        samples: |S|; None for everything.
+    `objective` needs `parameters`, `point` and `assign`, as a `ModelObjective` has them; `trained` are the optimizer's
+    parameters; `samples` is |S|, None for everything. The cost and the verdict are written into `state`.
     """
     over = as_objective(objective)
     flat = over.parameters
     if not isinstance(flat, FlatParameters):
-        raise TypeError(
-            f"probe needs an objective over the parameters that are trained, as ModelObjective(model, loss, data), got "
-            f"{over.name}"
-        )
+        wanted = "an objective over the parameters that are trained, as ModelObjective(model, loss, data)"
+        raise TypeError(f"probe needs {wanted}, got {over.name}")
     known = {id(p) for p in trained}
     strange = [name for name, p in zip(flat.names, flat.tensors, strict=True) if id(p) not in known]
     if strange:
@@ -46,35 +40,30 @@ def decide(
             f"the objective varies {strange[0]!r}, which the optimizer does not train; probe the same model, and leave "
             "such parameters out with ModelObjective(..., parameters=...)"
         )
+    flatness, ledger = Flatness(flat), Ledger()
     try:
-        return _decide(over, flat, state, rules, samples)
+        x = point_of(over, None)
+        state.probes += 1
+        question = rules.question(state.probes, samples=samples)
+        found = answer(Observed(over, flatness.note), x, question)
+        (kind, reason), flat_sentence = judge(found), flatness.sentence(found, x)
+        at = found.measurements[-1] if found.measurements else None
+        fields: Fields = {"curvature": found.lowest, "verdict": "undecided", "sentence": reason}
+        if at is not None:
+            fields |= {"curvature": at.curvature, "error": at.error}
+            evidence = Evidence(at.curvature, at.error, " on fresh samples" if at.fresh else "")
+        if flat_sentence is not None:
+            fields |= {"verdict": "flat", "sentence": flat_sentence}
+        elif kind is Kind.MINIMUM:
+            fields |= {"verdict": "none", "sentence": f"No curvature below {-found.gamma:.3g}."}
+        elif kind is Kind.SADDLE and rules.escape:
+            fields |= _escape(over, x, found, evidence, question, ledger)
+        elif kind is Kind.SADDLE:
+            fields |= evidence.not_left()
+        elif found.status is Status.SAMPLE_ONLY:
+            fields |= evidence.noise(found.measurements[0].curvature, "sample")
     finally:
         flat.forget()
-
-
-def _decide(
-    objective: BaseObjective, flat: FlatParameters, state: policy.State, rules: policy.Rules, samples: int | None
-) -> Event:
-    x, flatness, ledger = point_of(objective, None), Flatness(flat), Ledger()
-    state.probes += 1
-    question = rules.question(state.probes, samples=samples)
-    found = answer(Observed(objective, flatness.note), x, question)
-    (kind, reason), flat_sentence = judge(found), flatness.sentence(found, x)
-    at = found.measurements[-1] if found.measurements else None
-    fields: Fields = {"curvature": found.lowest, "verdict": "undecided", "sentence": reason}
-    if at is not None:
-        fields |= {"curvature": at.curvature, "error": at.error}
-        evidence = Evidence(at.curvature, at.error, " on fresh samples" if at.fresh else "")
-    if flat_sentence is not None:
-        fields |= {"verdict": "flat", "sentence": flat_sentence}
-    elif kind is Kind.MINIMUM:
-        fields |= {"verdict": "none", "sentence": f"No curvature below {-found.gamma:.3g}."}
-    elif kind is Kind.SADDLE and rules.escape:
-        fields |= _escape(objective, x, found, evidence, question, ledger)
-    elif kind is Kind.SADDLE:
-        fields |= evidence.not_left()
-    elif found.status is Status.SAMPLE_ONLY:
-        fields |= evidence.noise(found.measurements[0].curvature, "sample")
     spent = found.cost.gradients + ledger.gradients + ledger.values
     state.spent += spent
     event = Event(step=state.steps, gradients=spent, **fields)
@@ -110,4 +99,4 @@ def _escape(
     taken = answer == "better"
     if taken:
         objective.assign(torch.add(x, v, alpha=length))
-    return evidence.tried(Step(length, mean, error), "", taken=taken)
+    return evidence.tried(length, mean, error, taken=taken)

@@ -52,21 +52,17 @@ class ClosureObjective(OverParameters):
 
     def __init__(self, closure: Closure, flat: FlatParameters) -> None:
         if not callable(closure):
-            raise TypeError(
-                f"expected a closure that sets gradients to zero, computes the loss, calls backward and returns the "
-                f"loss, got {type(closure).__name__}"
-            )
+            wanted = "a closure that sets gradients to zero, computes the loss, calls backward and returns the loss"
+            raise TypeError(f"expected {wanted}, got {type(closure).__name__}")
         self.parameters = flat
         self._oracle = _ClosureOracle(closure, flat)
+
+        self.check = self._oracle.check
 
     @property
     def evaluations(self) -> int:
         """Calls of the closure. Each costs a gradient, also where only a value was wanted."""
         return self._oracle.evaluations
-
-    def check(self) -> None:
-        """Evaluates the closure at the parameters. Raises ValueError if it does not call backward or is not finite."""
-        self._oracle.check()
 
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
         """Always the closure's own batch."""
@@ -86,6 +82,7 @@ class _ClosureOracle(Oracle):
         self._first: tuple[float, float] | None = None
 
     def check(self) -> None:
+        """Evaluates the closure at the parameters. Raises ValueError if it does not call backward or is not finite."""
         loss, grad = self._evaluate(self._flat.remembered())
         self._first = float(loss), vectors.norm(grad)
         if not all(math.isfinite(number) for number in self._first):
@@ -97,7 +94,13 @@ class _ClosureOracle(Oracle):
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         value, grad = self._evaluate(x)
         if self._first is not None and x.data_ptr() == self._flat.remembered().data_ptr():
-            self._check_same(float(value), vectors.norm(grad), *self._first)
+            (before, norm_before), now, norm = self._first, float(value), vectors.norm(grad)
+            if abs(now - before) > SAME_VALUE * abs(now) or abs(norm - norm_before) > SAME_NORM * norm:
+                raise ValueError(
+                    f"the closure changes its batch: called twice at the same parameters it returned {before:.8g} and "
+                    f"{now:.8g}, with gradients of norm {norm_before:.4g} and {norm:.4g}; fetch the batch outside of "
+                    "it, so that every call means the same samples (draws from torch's global generator are replayed)"
+                )
             self._first = None
         return value, grad
 
@@ -116,25 +119,17 @@ class _ClosureOracle(Oracle):
             return self._replayed.value_and_grad_at_sum(x, u, scale)
         seen: dict[int, nn.Module] = {}
         with _discovery(seen):
-            value, grad = _replayed(self._closure, self._flat, [], self._start).value_and_grad_at_sum(x, u, scale)
-        self._replayed = _replayed(self._closure, self._flat, list(seen.values()), self._start)
+            value, grad = self._replay([]).value_and_grad_at_sum(x, u, scale)
+        self._replayed = self._replay(list(seen.values()))
         return value, grad
 
-    @staticmethod
-    def _check_same(value: float, norm: float, first_value: float, first_norm: float) -> None:
-        if abs(value - first_value) > SAME_VALUE * abs(value) or abs(norm - first_norm) > SAME_NORM * norm:
-            raise ValueError(
-                f"the closure changes its batch: called twice at the same parameters it returned {first_value:.8g} and "
-                f"{value:.8g}, with gradients of norm {first_norm:.4g} and {norm:.4g}; fetch the batch outside of it, "
-                "so that every call means the same samples (what it draws from torch's global generator is replayed)"
-            )
+    def _replay(self, modules: list[nn.Module]) -> Replayed:
+        closure, team = self._closure, ranks.current()
 
+        def run(backward: bool) -> Tensor:
+            return checks.scalar(closure(), "the closure")
 
-def _replayed(closure: Closure, flat: FlatParameters, modules: list[nn.Module], start: RandomState) -> Replayed:
-    def run(backward: bool) -> Tensor:
-        return checks.scalar(closure(), "the closure")
-
-    return Replayed(run, flat, modules, start=start, what="the closure", ranks=ranks.current())
+        return Replayed(run, self._flat, modules, start=self._start, what="the closure", ranks=team)
 
 
 @contextlib.contextmanager

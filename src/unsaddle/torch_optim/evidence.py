@@ -11,19 +11,9 @@ Fields = dict[str, Any]
 """Fields of an `Event` by name."""
 
 
-class Step(NamedTuple):
-    """A step along the direction that was tried."""
-
-    length: float
-    """Negative for a step along −v."""
-    change: float
-    """Mean change of the loss."""
-    error: float
-    """Of the change."""
-
-    @property
-    def fields(self) -> Fields:
-        return {"decrease": -self.change, "decrease_error": self.error, "length": abs(self.length)}
+def of_step(length: float, change: float, error: float) -> Fields:
+    """A step that was tried, and the mean change of the loss with its error."""
+    return {"decrease": -change, "decrease_error": error, "length": abs(length)}
 
 
 class Evidence(NamedTuple):
@@ -57,8 +47,9 @@ class Evidence(NamedTuple):
         """A step of length 0 was the best."""
         return {"verdict": "trial failed", "sentence": f"{self}, but no step along the direction lowers the loss."}
 
-    def tried(self, step: Step, on: str, *, taken: bool) -> Fields:
-        """The step was tried on fresh samples, and taken if the loss fell."""
-        change = f"a step of length {abs(step.length):.3g} changes the loss by {step.change:.3g} ± {step.error:.2g}{on}"
-        sentence = f"{self}; {change}. Taken." if taken else f"{self}, but {change}. Not taken."
-        return step.fields | {"verdict": "saddle" if taken else "trial failed", "sentence": sentence, "escaped": taken}
+    def tried(self, length: float, change: float, error: float, on: str = "", *, taken: bool) -> Fields:
+        """A step was tried on fresh samples, and taken if the loss fell."""
+        step = f"a step of length {abs(length):.3g} changes the loss by {change:.3g} ± {error:.2g}{on}"
+        sentence = f"{self}; {step}. Taken." if taken else f"{self}, but {step}. Not taken."
+        verdict = {"verdict": "saddle" if taken else "trial failed", "sentence": sentence, "escaped": taken}
+        return of_step(length, change, error) | verdict

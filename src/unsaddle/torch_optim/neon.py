@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,11 +22,6 @@ from unsaddle.torch_optim.closure import Closure, ClosureObjective
 from unsaddle.torch_optim.events import Event
 from unsaddle.torch_optim.prober import Prober
 from unsaddle.torch_optim.sharded_state import ShardedState
-
-HOOKS = [
-    f"_optimizer_{of}_{when}_hooks" for of in ("step", "state_dict", "load_state_dict") for when in ("pre", "post")
-]
-"""Attributes of torch's `Optimizer` that hold its hooks."""
 
 OWN_STATE = "neon"
 """Neon's entry in a state_dict, beside the base's `state` and `param_groups`."""
@@ -48,17 +44,7 @@ class _OfBase:
 
 
 class Neon(Optimizer):
-    """An optimizer around another one, the base. It trains as the base does, and now and then seeks a saddle and leaves it.
-
-        optimizer = unsaddle.Neon(torch.optim.AdamW(model.parameters(), lr=1e-3))
-
-        def closure():
-            optimizer.zero_grad()
-            loss = criterion(model(inputs), targets)
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
+    """An optimizer around another one, the base. It trains as the base does, detects saddles and leaves them.
 
     Parameter groups and state are the base's own, so schedulers and checkpoints work. `step()` costs what the base
     costs. `step(closure)` may probe: if the loss has stopped falling and the budget allows it, it seeks a direction of
@@ -112,10 +98,8 @@ class Neon(Optimizer):
     ) -> None:
         if isinstance(optimizer, type) or not isinstance(optimizer, Optimizer):
             got = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else type(optimizer).__name__
-            raise TypeError(
-                f"optimizer must be an instance of a torch optimizer, got {got}; "
-                "write Neon(torch.optim.AdamW(model.parameters(), lr=1e-3))"
-            )
+            example = "write Neon(torch.optim.AdamW(model.parameters(), lr=1e-3))"
+            raise TypeError(f"optimizer must be an instance of a torch optimizer, got {got}; {example}")
         if isinstance(optimizer, Neon):
             raise TypeError("optimizer is a Neon already; wrap the optimizer inside it, its .base")
         if callback is not None and not callable(callback):
@@ -129,14 +113,17 @@ class Neon(Optimizer):
             seed=checks.count(seed, "seed", at_least=0),
         )
         self.callback, self._process_group = callback, process_group
-        self._prober = Prober(self.rules, policy.State())
+        self._begin(policy.State())
         self._find_ranks()  # Raises now if the parameters cannot be probed.
         self._become_optimizer()
 
+    def _begin(self, state: policy.State) -> None:
+        self._prober = Prober(self.rules, state)
+
     def _become_optimizer(self) -> None:
         """Does what `Optimizer.__init__` does, without groups and state: these are the base's."""
-        for name in HOOKS:
-            self.__dict__.setdefault(name, OrderedDict())
+        for of, when in itertools.product(("step", "state_dict", "load_state_dict"), ("pre", "post")):
+            self.__dict__.setdefault(f"_optimizer_{of}_{when}_hooks", OrderedDict())
         self._patch_step_function()
 
     def _parameters(self) -> FlatParameters:
@@ -176,9 +163,8 @@ class Neon(Optimizer):
     def step(self, closure: Closure | None = None) -> Any:
         """One step of the base; with a closure, also a probe if it is due. Returns the base's loss.
 
-        Args:
-            closure: sets gradients to zero, computes the loss, calls backward and returns the loss. Every call has to
-                use the same batch.
+        The closure sets gradients to zero, computes the loss, calls backward and returns the loss. Every call of it has
+        to use the same batch.
         """
         state = self._prober.state
         if closure is None:
@@ -254,24 +240,20 @@ class Neon(Optimizer):
         if state.direction is not None:
             flat = self._parameters()
             state.direction = state.direction.to(device=flat.device, dtype=flat.dtype)
-        self._prober = Prober(self.rules, state)
+        self._begin(state)
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
 
     def sharded_state(self) -> ShardedState:
         """Neon's own state for `torch.distributed.checkpoint`. Save and load it beside the base's."""
-
-        def replace(state: policy.State) -> None:
-            self._prober = Prober(self.rules, state)
-
-        return ShardedState(self._parameters(), self._prober.state, replace)
+        return ShardedState(self._parameters(), self._prober.state, self._begin)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"base": self.base, "rules": self.rules, "state": self._prober.state.to_dict()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.base, self.rules, self.callback, self._process_group = saved["base"], saved["rules"], None, None
-        self._prober = Prober(self.rules, policy.State.from_dict(saved["state"]))
+        self._begin(policy.State.from_dict(saved["state"]))
         self._find_ranks()
         self._become_optimizer()
 
@@ -282,10 +264,9 @@ class Neon(Optimizer):
         return getattr(self.base, name)
 
     def __repr__(self) -> str:
-        rules = self.rules
+        r = self.rules
         return (
-            f"Neon({self.base!r}, gamma={rules.gamma}, every={rules.every}, max_overhead={rules.max_overhead}, "
-            f"escape={rules.escape})"
+            f"Neon({self.base!r}, gamma={r.gamma}, every={r.every}, max_overhead={r.max_overhead}, escape={r.escape})"
         )
 
 
@@ -296,14 +277,16 @@ class _Counted:
         self._closure, self.calls = closure, 0
         self._watched = None if watched is None else [p for group in watched for p in group["params"]]
 
+    def _gradients(self) -> list[tuple[Tensor | None, int]]:
+        """The tensors themselves, since a new one may get the address of one that is gone."""
+        return [(p.grad, -1 if p.grad is None else p.grad._version) for p in self._watched or ()]
+
     def __call__(self) -> Any:
-        # Holds the tensors themselves: a new one may get the address of one that is gone.
-        before = None if self._watched is None else [(p.grad, _version(p.grad)) for p in self._watched]
+        before = self._gradients()
         with torch.enable_grad():
             loss = self._closure()
-        if before is not None and self._watched is not None:
-            after = [(p.grad, _version(p.grad)) for p in self._watched]
-            if all(a is b and i == j for (a, i), (b, j) in zip(before, after, strict=True)):
+        if self._watched is not None:
+            if all(a is b and i == j for (a, i), (b, j) in zip(before, self._gradients(), strict=True)):
                 raise ValueError(
                     "the closure did not call backward, or not of a loss of the optimizer's parameters: expected it to "
                     "set gradients to zero, compute the loss, call loss.backward() and return the loss; or leave the "
@@ -319,7 +302,3 @@ class _Counted:
             self._watched = None
         self.calls += 1
         return loss
-
-
-def _version(grad: Tensor | None) -> int:
-    return -1 if grad is None else grad._version

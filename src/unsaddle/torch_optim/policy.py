@@ -26,13 +26,12 @@ from unsaddle.measure import student
 
 IDLE, CONFIRM, TRIAL = "idle", "confirm", "trial"
 
-DELTA = 0.05
-"""The probability that an unlucky random start hides a curvature below −γ."""
+DELTA, CONFIDENCE = 0.05, 0.95
+"""The probability that an unlucky random start hides a curvature below −γ, and the confidence of the one-sided
+t-intervals over fresh batches."""
 
-WINDOW = 100
-"""Losses that the plateau test uses; `every` if that is less."""
-
-SHORTEST_WINDOW = 8
+WINDOW, SHORTEST_WINDOW = 100, 8
+"""Losses that the plateau test uses: `every`, but at most and at least these."""
 
 PLATEAU, STANDARD_ERRORS = 1e-3, 2.0
 """On a plateau the mean loss falls, between the halves of the window, by less than this share or standard errors."""
@@ -51,9 +50,6 @@ TRIALS = (4, 8)
 
 WORST_CASE = 1 + EXTRACTION + 2 * CONFIRMATIONS[2] + LENGTHS + 3 * TRIALS[1]
 """Gradients that a probe takes at most. One of them checks that the closure answers the same twice."""
-
-CONFIDENCE = 0.95
-"""Of the one-sided t-intervals over fresh batches."""
 
 LONGEST_WAIT = 32
 """The wait doubles with every verdict that is not an escape, up to this multiple of `every`."""

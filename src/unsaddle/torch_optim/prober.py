@@ -15,7 +15,7 @@ from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim import policy
 from unsaddle.torch_optim.closure import Closure, ClosureObjective
 from unsaddle.torch_optim.events import CANDIDATE, Event
-from unsaddle.torch_optim.evidence import Evidence, Fields, Step
+from unsaddle.torch_optim.evidence import Evidence, Fields, of_step
 from unsaddle.torch_optim.flatness import Flatness
 from unsaddle.torch_optim.step_length import at, length_along
 
@@ -45,10 +45,7 @@ class Prober:
     def advance(self, closure: Closure, flat: FlatParameters, *, fresh: bool = False) -> Event:
         """Does the next piece of work, on the closure's batch. One verdict takes several.
 
-        Args:
-            closure: for one batch.
-            flat: the parameters.
-            fresh: whether the batch of the last call is an error; in training there may be no other.
+        With `fresh`, the batch of the last call is an error. In training there may be no other.
         """
         state, objective = self.state, ClosureObjective(closure, flat)
         self._fresh = fresh
@@ -136,10 +133,10 @@ class Prober:
         if not math.isfinite(sum(state.changes) + sum(state.opposite)):
             return {"verdict": "trial failed", "sentence": NOT_FINITE}
         state.length, state.changes = policy.lower_side(state.length, state.changes, state.opposite)
-        taken, step = answer == "better", Step(state.length, *policy.interval(state.changes))
+        taken, on = answer == "better", f" on {len(state.changes)} more"
         if taken:
             objective.assign(torch.add(x, v, alpha=state.length))
-        return Evidence.of(state.curvatures).tried(step, f" on {len(state.changes)} more", taken=taken)
+        return Evidence.of(state.curvatures).tried(state.length, *policy.interval(state.changes), on, taken=taken)
 
     def _check_fresh(self, *numbers: float) -> None:
         if self._fresh and self._seen == numbers:
@@ -156,7 +153,7 @@ class Prober:
         if state.curvatures and state.phase != policy.IDLE:
             known["curvature"], known["error"] = policy.interval(state.curvatures)
         if state.changes and state.phase != policy.IDLE:
-            known |= Step(state.length, *policy.interval(state.changes)).fields
+            known |= of_step(state.length, *policy.interval(state.changes))
         return Event(step=state.steps, gradients=state.gradients, **(known | fields))
 
     def _verdict(self, fields: Fields) -> Event:

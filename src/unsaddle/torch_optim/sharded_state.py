@@ -43,17 +43,11 @@ class ShardedState:
         self._replace(policy.State.from_dict(numbers | {"direction": v}))
 
 
-def like(parameter: Tensor, part: Tensor) -> Tensor:
+def like(parameter: Any, part: Tensor) -> Tensor:
     """This rank's part, as a tensor that is sharded as `parameter` is."""
     if not is_sharded(parameter):
         return part
     from torch.distributed.tensor import DTensor
 
-    return DTensor.from_local(
-        part,
-        parameter.device_mesh,  # type: ignore[attr-defined]
-        parameter.placements,  # type: ignore[attr-defined]
-        run_check=False,
-        shape=parameter.shape,
-        stride=parameter.stride(),
-    )
+    mesh, placements, shape = parameter.device_mesh, parameter.placements, parameter.shape
+    return DTensor.from_local(part, mesh, placements, run_check=False, shape=shape, stride=parameter.stride())

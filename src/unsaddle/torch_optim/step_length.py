@@ -26,16 +26,10 @@ def at(f: SampledFunction, x: Tensor, v: Tensor, s: float) -> tuple[float, float
 
 
 def length_along(f: SampledFunction, x: Tensor, v: Tensor, *, radius: float) -> float:
-    """How far to step along v or −v; 0 if no point is lower. Takes at most `policy.LENGTHS` evaluations.
+    """How far to step along a unit vector v or −v; 0 if no point is lower. Takes at most `policy.LENGTHS` evaluations.
 
-    The search uses the mean of the losses at x + sv and x − sv. In it the slope at x cancels, which on one batch is
-    mostly noise.
-
-    Args:
-        f: one sample.
-        x: the starting point.
-        v: a unit vector.
-        radius: the probe radius. The first length is at least four times it.
+    The search uses the mean of the losses at x + sv and x − sv. In it the slope at x cancels, which on one sample is
+    mostly noise. The first length is at least four probe radii.
     """
     value = float(f.value(x))
 

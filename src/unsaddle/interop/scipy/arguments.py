@@ -47,10 +47,11 @@ def limits(bounds: Any, dimension: int) -> tuple[Array, Array]:
         rows = [tuple(row) for row in bounds]
         if len(rows) != dimension or any(len(row) != 2 for row in rows):
             raise ValueError(f"bounds must be {dimension} pairs (lower, upper), or a Bounds; got {bounds!r}")
-        pairs = (
-            np.array([-np.inf if low is None else low for low, _ in rows], dtype=np.float64),
-            np.array([np.inf if high is None else high for _, high in rows], dtype=np.float64),
+        lows, highs = (
+            [-np.inf if low is None else low for low, _ in rows],
+            [np.inf if up is None else up for _, up in rows],
         )
+        pairs = np.array(lows, dtype=np.float64), np.array(highs, dtype=np.float64)
     try:
         lower, upper = (np.array(np.broadcast_to(side, dimension), dtype=np.float64) for side in pairs)
     except ValueError:

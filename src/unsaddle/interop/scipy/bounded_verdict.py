@@ -6,16 +6,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from unsaddle import vectors
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.interop.scipy.free_function import EndPoint, FreeFunction
+from unsaddle.interop.scipy.free_function import EndPoint, FreeFunction, Mask
 from unsaddle.interop.scipy.gradient_check import SECOND, check_beside, contradicting_curvature
 from unsaddle.interop.scipy.way_down import along_direction, along_lines, by_descent
 from unsaddle.judgement.judge import Judgement, Kind, judge, sentence
@@ -33,21 +31,15 @@ ROUGH = (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
 FARTHER = (*ROUGH, Status.FLAT)
 """Statuses after which longer probes may decide."""
 
-NOTHING_FREE = Judgement(
-    Kind.MINIMUM,
-    "Every variable is at a bound, from where the function rises inwards or which leaves it no room; no curvature was "
-    "looked at.",
+NOTHING_FREE = (
+    "Every variable is at a bound: the function rises inwards, or there is no room. No curvature was measured."
 )
 
-NOT_LOWER = (
-    "One variable is at its bound with a derivative of zero: values do not fall inwards along what was tried; no more "
-    "is known."
-)
+NOT_LOWER = "One variable is at its bound with a derivative of zero. Along the lines tried, values do not fall inwards."
 
 COPOSITIVE = (
-    "There is a curvature of {:.3g} along a direction that may lead out of the bounds, and inside values do not fall "
-    "along what was tried. Whether they do elsewhere is not known, since it is not known whether the Hessian is "
-    "copositive: start inside of the bounds to see where that leads."
+    "There is a curvature of {:.3g} along a direction that may lead out of the bounds. Along the lines tried, values "
+    "inside do not fall. Whether the Hessian is copositive is not known: start inside of the bounds."
 )
 
 
@@ -81,28 +73,17 @@ class _Seen(NamedTuple):
 def verdict_at(at: EndPoint, *, gamma: float | None, delta: float, seed: int, by_values: bool) -> Judged:
     """Whether SciPy has converged at a minimum. The gradient there counts as zero, whatever its norm.
 
-    Args:
-        at: where SciPy has converged.
-        gamma, delta, seed: of the search for negative curvature.
-        by_values: whether to check a minimum by values of fun. Raises ValueError if that shows that jac is wrong.
+    With `by_values`, values of fun have to confirm a minimum. Raises ValueError if they show that jac is wrong.
     """
     ledger = at.ledger()
     seen = _weighed(at, Question(gamma=gamma, delta=delta, extractor="krylov", seed=seed, keep_history=True), ledger)
     if by_values and seen.judgement.kind is Kind.MINIMUM and at.free.any():
         seen = seen._replace(judgement=_borne_out(at, seen, seed, ledger))
-    norm, error = seen.found.gradient_norm, _gradient_error(seen.found)
-    verdict = assembled(
-        seen.f,
-        seen.f.point,
-        seen.found,
-        seen.judgement,
-        gradient_norm=norm,
-        gradient_error=error,
-        eps=norm + error,  # This point counted as stationary.
-        delta=delta,
-        cost=ledger.cost,
-    )
-    return Judged(verdict=verdict, f=seen.f, moved=seen.moved)
+    f, found, judgement, moved = seen
+    norm, error = found.gradient_norm, _gradient_error(found)
+    known: dict[str, Any] = {"gradient_norm": norm, "gradient_error": error, "delta": delta, "cost": ledger.cost}
+    verdict = assembled(f, f.point, found, judgement, eps=norm + error, **known)  # This point counted as stationary.
+    return Judged(verdict=verdict, f=f, moved=moved)
 
 
 def _weighed(at: EndPoint, question: Question, ledger: Ledger) -> _Seen:
@@ -139,17 +120,17 @@ def _weighed(at: EndPoint, question: Question, ledger: Ledger) -> _Seen:
     return _Seen(rest.f, rest.found, Judgement(Kind.MINIMUM, f"{so_far} {NOT_LOWER}"))
 
 
-def _searched(at: EndPoint, variables: NDArray[np.bool_], question: Question, ledger: Ledger) -> _Seen:
+def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger) -> _Seen:
     """Searches for negative curvature among some of the variables, and judges.
 
     Some functions compute with terms much larger than x, as cos does near zero. Their gradients change in steps that a
-    shift by a few roundings of x does not show. They then seem exact, and probes are too short. If probes do not decide,
-    they are repeated from the cube root of the precision, times max(1, ‖z‖).
+    shift by a few roundings of x does not show. They then seem exact, and probes are too short. Probes that do not
+    decide are repeated from the cube root of the precision, times max(1, ‖z‖).
     """
     f = FreeFunction(at, variables)
     x = f.point
     if not len(x):
-        return _Seen(f, _nothing_sought(question.delta), NOTHING_FREE)
+        return _Seen(f, _nothing_sought(question.delta), Judgement(Kind.MINIMUM, NOTHING_FREE))
     start_delta = question.delta if len(x) >= FEW_VARIABLES else min(question.delta, SURE)
     question = replace(question, delta=start_delta, probe_radius=f.first_radius)
     found, farther = answer(f, x, question, ledger), CENTRAL * max(1.0, vectors.norm(x))

@@ -21,12 +21,8 @@ SCHEMES: tuple[Scheme, ...] = ("2-point", "3-point", "cs")
 class CountedFunction:
     """The function that SciPy minimises, within bounds. Every call of fun and jac is counted.
 
-    Args:
-        fun: `fun(x, *args) -> float`, or `(float, gradient)` with `jac=True`.
-        jac: `jac(x, *args) -> gradient`, or True, or a scheme of differences; None and False are "2-point".
-        args: further arguments of all.
-        lower, upper: the bounds, infinite if there are none.
-        hess, hessp: `hess(x, *args) -> matrix`, `hessp(x, p, *args) -> vector`; at most one of them.
+    The arguments are as for SciPy, with infinite bounds where there are none. jac is a callable, True, or a scheme of
+    differences; None and False are "2-point".
 
     Attributes:
         nfev, njev: calls of fun and jac, or differences taken here.
@@ -35,14 +31,7 @@ class CountedFunction:
     """
 
     def __init__(
-        self,
-        fun: Callable[..., Any],
-        jac: Any,
-        args: tuple[Any, ...],
-        lower: Array,
-        upper: Array,
-        hess: Any = None,
-        hessp: Any = None,
+        self, fun: Any, jac: Any, args: tuple[Any, ...], lower: Array, upper: Array, hess: Any = None, hessp: Any = None
     ) -> None:
         if not callable(fun):
             raise TypeError(f"fun must be a callable, got {type(fun).__name__}")
@@ -110,12 +99,11 @@ class CountedFunction:
     def products(self, x: Array) -> Callable[[Array], Any] | None:
         """p ↦ ∇²f(x)p; None without hess and hessp."""
         if callable(self._hess):
-            if self._last_hessian is None or not np.array_equal(self._last_hessian[0], x):
+            known = self._last_hessian
+            if known is None or not np.array_equal(known[0], x):
                 self.nhev += 1
-                self._hessian(x)
-            assert self._last_hessian is not None
-            matrix = self._last_hessian[1]
-            return lambda p: matrix @ p
+                known = x, self._hessian(x)
+            return lambda p: known[1] @ p
         if self._hessp is None:
             return None
 
@@ -143,10 +131,8 @@ class CountedFunction:
     def _remember(self, x: Array, grad: Any, value: float = np.nan) -> Array:
         array = np.atleast_1d(np.array(grad, dtype=np.float64))
         if array.shape != x.shape:
-            raise ValueError(
-                f"jac must return an array of the shape of x, {x.shape}, got {array.shape}; "
-                "return one partial derivative for each variable, e.g. with .ravel()"
-            )
+            advice = "return one partial derivative for each variable, e.g. with .ravel()"
+            raise ValueError(f"jac must return an array of the shape of x, {x.shape}, got {array.shape}; {advice}")
         self._remembered.append((np.copy(x), value, array))
         return array.copy()  # Some of SciPy's methods write into it.
 

@@ -19,6 +19,9 @@ from unsaddle.objectives import differences
 from unsaddle.objectives.deterministic import Deterministic
 from unsaddle.objectives.differences import Array
 
+Mask = NDArray[np.bool_]
+"""True for some of the variables."""
+
 TINY = float(np.finfo(np.float64).tiny)
 """The least normal number. Smaller ones have fewer digits."""
 
@@ -28,12 +31,9 @@ AT_BOUND = 1e-8
 VANISHING = 1e-5
 """Derivatives up to this count as zero. It is the default tolerance of SciPy's methods."""
 
-SHORT = 1e-7
-"""The first probe radius, as a share of `FreeFunction.size`. Rounding and truncation are then far below γ, unless the
-function loses half of its digits."""
-
-SHORT_BY_DIFFERENCES = 1e-4
-"""The first probe radius if gradients are differences of values, which have half of the digits."""
+SHORT, SHORT_BY_DIFFERENCES = 1e-7, 1e-4
+"""The first probe radius, as a share of `FreeFunction.size`, with jac and by differences, which have half of the
+digits. Rounding and truncation are then far below γ, unless fun loses half of its digits."""
 
 PRESSED = 1e-3
 """Within this distance, times max(1, |x_i|), a variable is also at a bound if the derivative towards it is at least the
@@ -72,7 +72,7 @@ class EndPoint:
         return Ledger() if self.product is None else _ProductLedger()
 
     @cached_property
-    def free(self) -> NDArray[np.bool_]:
+    def free(self) -> Mask:
         """The variables that are at no bound.
 
         >>> grad, bounds = np.array([1.0, 1.0, 0.0, 0.0]), (np.zeros(4), np.full(4, np.inf))
@@ -86,7 +86,7 @@ class EndPoint:
         return ~held
 
     @cached_property
-    def doubtful(self) -> NDArray[np.bool_]:
+    def doubtful(self) -> Mask:
         """The variables at a bound, with room to leave it, whose derivative does not press them to it.
 
         >>> grad, bounds = np.array([1.0, 0.0, -1e-7, 0.0]), (np.zeros(4), np.full(4, np.inf))
@@ -131,7 +131,7 @@ class FreeFunction(Deterministic):
         by_differences: whether gradients are differences of values.
     """
 
-    def __init__(self, at: EndPoint, free: NDArray[np.bool_]) -> None:
+    def __init__(self, at: EndPoint, free: Mask) -> None:
         super().__init__(_Oracle(self), "a function of free variables")
         x = at.x[free]
         self.at, self.free = at, free

@@ -5,25 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unsaddle.interop.scipy.counted_function import CountedFunction
+from unsaddle.interop.scipy.free_function import TINY, Mask
 from unsaddle.objectives.differences import CENTRAL, EPS, FORWARD, Array
 
-STEPS = (1.0, 1.0 / 30.0, 30.0, 900.0)
+STEPS, SHORTER = (1.0, 1.0 / 30.0, 30.0, 900.0), (1e-3, 3e-5)
 """Steps of differences, in units of the cube root of the precision times |x_i| (times 1 if x_i is zero). The first is
 best for smooth functions in double precision. Functions that vary quickly need a shorter one, functions of less
-precision longer ones."""
+precision longer ones. `SHORTER` check a contradiction once more."""
 
-SHORTER = (1e-3, 3e-5)
-"""Steps, in the units of `STEPS`, that check a contradiction once more."""
-
-TOLERANCE = 1e-7
-"""A difference agrees with the derivative within this share of the gradient's norm."""
-
-NEGLIGIBLE = 1e-2
-"""A difference also agrees within this share of the change of the derivative over the step. At a stationary point both
-are rounding."""
+TOLERANCE, NEGLIGIBLE = 1e-7, 1e-2
+"""A difference agrees with the derivative within the first share of the gradient's norm, or within the second share of
+the change of the derivative over the step. At a stationary point both are rounding."""
 
 BELIEVED = 0.1
 """Differences are believed against jac if they differ by at most this share of their distance from jac."""
@@ -41,9 +35,6 @@ SECOND_TOLERANCE = 1e-4
 ROUNDING = 16.0 * EPS
 """Relative rounding of a value."""
 
-TINY = float(np.finfo(np.float64).tiny)
-"""The least normal number. Smaller squares have fewer digits."""
-
 BESIDE = 1e-2
 """The distance from x, as a share of its size, at which `check_beside` compares jac."""
 
@@ -54,13 +45,13 @@ def check_gradient(
     grad: Array,
     seed: int,
     where: str = "near the start",
-    among: NDArray[np.bool_] | None = None,
+    among: Mask | None = None,
 ) -> None:
     """Raises ValueError if grad is not the gradient at x by values, and names the worst component. Mostly two values.
 
-    A gradient is wrong if it differs from the differences at every step, and these agree with each other. Other failures
-    (a jump, noise, a kink) are left to the verdict. The line is along the variables in `among`, or all: at a bound,
-    differences are one-sided and see less.
+    A gradient is wrong if it differs from the differences at every step, and these agree with each other. A jump, noise
+    or a kink is left to the verdict. The line is along the variables in `among`, by default all. At a bound differences
+    are one-sided and see less.
     """
     v = np.random.default_rng(seed).standard_normal(x.size) * (1.0 if among is None else among)
     v /= np.linalg.norm(v)
@@ -86,13 +77,8 @@ def contradicting_curvature(
         (f(x+hv) − 2f(x) + f(x−hv))/h²
 
     A gradient may be wrong only where some coordinate is not zero. It is then right at a symmetric start and at the
-    point that it leads to, but its derivative is wrong there. Returns None if the bounds leave no room or h² underflows.
-
-    Args:
-        value: f(x).
-        curvature: along v, by gradients.
-        largest: the largest curvature seen by gradients.
-        size: the scale of x, for the steps.
+    point that it leads to, but its derivative is wrong there. Returns None if bounds leave no room or h² underflows.
+    `curvature` and `largest` are by gradients: along v, and the largest seen. `size` is the scale of x, for the steps.
     """
 
     def difference(step: float, size: float = size) -> tuple[float, bool]:

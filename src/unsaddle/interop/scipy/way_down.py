@@ -19,11 +19,8 @@ LONG = 1e-3
 TRIED = (1.0, 30.0, 1.0 / 30.0, 1e-3)
 """Lengths, in units of the first length, at which a way from a bound is tried."""
 
-MOST_DESCENTS = 10
-"""Gradients that a descent may take."""
-
-STANDS = 1e-6
-"""A descent that moves by less than this share of its length has ended."""
+MOST_DESCENTS, STANDS = 10, 1e-6
+"""A descent ends after so many gradients, or if it moves by less than this share of its length."""
 
 
 def along_direction(f: FreeFunction, direction: Tensor, curvature: float, shortest: float) -> Array | None:
