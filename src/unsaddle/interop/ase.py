@@ -218,9 +218,8 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
             self.verdict = None
             if not super().gradient_converged(gradient):
                 return False
-            self.verdict = is_minimum(
-                self.atoms, fmax=self.fmax, gamma=self.gamma, delta=self.delta, seed=self.seed + self.escapes
-            )
+            seed = self.seed + self.escapes
+            self.verdict = is_minimum(self.atoms, fmax=self.fmax, gamma=self.gamma, delta=self.delta, seed=seed)
             if self.verdict.kind != "saddle" or self.escapes >= self.max_escapes:
                 self.max_steps = self.nsteps  # More steps would not change the verdict.
             return self.verdict.kind == "minimum"

@@ -27,10 +27,11 @@ class NeonCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if neon_in(kwargs.get("optimizer")) is None:
-            raise ValueError(
-                f"NeonCallback needs a Neon as the trainer's optimizer, got {type(kwargs.get('optimizer')).__name__}; "
-                "pass optimizers=(unsaddle.Neon(...), None) to the Trainer"
+            got, advice = (
+                type(kwargs.get("optimizer")).__name__,
+                "pass optimizers=(unsaddle.Neon(...), None) to the Trainer",
             )
+            raise ValueError(f"NeonCallback needs a Neon as the trainer's optimizer, got {got}; {advice}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         neon = neon_in(kwargs.get("optimizer"))

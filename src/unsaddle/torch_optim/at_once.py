@@ -36,10 +36,8 @@ def decide(
     known = {id(p) for p in trained}
     strange = [name for name, p in zip(flat.names, flat.tensors, strict=True) if id(p) not in known]
     if strange:
-        raise ValueError(
-            f"the objective varies {strange[0]!r}, which the optimizer does not train; probe the same model, and leave "
-            "such parameters out with ModelObjective(..., parameters=...)"
-        )
+        advice = "probe the same model, and leave such parameters out with ModelObjective(..., parameters=...)"
+        raise ValueError(f"the objective varies {strange[0]!r}, which the optimizer does not train; {advice}")
     flatness, ledger = Flatness(flat), Ledger()
     try:
         x = point_of(over, None)

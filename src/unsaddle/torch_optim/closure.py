@@ -83,7 +83,7 @@ class _ClosureOracle(Oracle):
 
     def check(self) -> None:
         """Evaluates the closure at the parameters. Raises ValueError if it does not call backward or is not finite."""
-        loss, grad = self._evaluate(self._flat.remembered())
+        loss, grad = self.value_and_grad_at_sum(self._flat.remembered(), None, 0.0)
         self._first = float(loss), vectors.norm(grad)
         if not all(math.isfinite(number) for number in self._first):
             raise ValueError(
@@ -92,7 +92,7 @@ class _ClosureOracle(Oracle):
             )
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        value, grad = self._evaluate(x)
+        value, grad = self.value_and_grad_at_sum(x, None, 0.0)
         if self._first is not None and x.data_ptr() == self._flat.remembered().data_ptr():
             (before, norm_before), now, norm = self._first, float(value), vectors.norm(grad)
             if abs(now - before) > SAME_VALUE * abs(now) or abs(norm - norm_before) > SAME_NORM * norm:
@@ -104,16 +104,13 @@ class _ClosureOracle(Oracle):
             self._first = None
         return value, grad
 
-    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        return self._evaluate(x, u, scale)
-
     def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
         if u is None or self._replayed is None:
             return super().grad_at_sum(x, u, scale)
         self.evaluations += 1
         return self._replayed.grad_at_sum(x, u, scale)
 
-    def _evaluate(self, x: Tensor, u: Tensor | None = None, scale: float = 0.0) -> tuple[Tensor, Tensor]:
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
         self.evaluations += 1
         if self._replayed is not None:
             return self._replayed.value_and_grad_at_sum(x, u, scale)
@@ -134,10 +131,7 @@ class _ClosureOracle(Oracle):
 
 @contextlib.contextmanager
 def _discovery(seen: dict[int, nn.Module]) -> Iterator[None]:
-    """Notes in `seen` every module that runs inside, and restores its buffers afterwards.
-
-    An optimizer knows only parameters; this finds the buffers that a closure changes.
-    """
+    """Notes in `seen` every module that runs inside, and restores its buffers: an optimizer knows only parameters."""
     saved: list[tuple[Tensor, Tensor]] = []
 
     def note(module: nn.Module, args: Any) -> None:

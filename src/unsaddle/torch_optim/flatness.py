@@ -18,8 +18,7 @@ FLAT_TENSOR = 1e-5
 """A parameter is flat if its gradient, at x and at all probes, stays below this share of the largest one."""
 
 FLAT_SHARE = 0.1
-"""The verdict is "flat" if flat parameters have this share of all numbers. The bias of attention's keys is always flat
-but has less."""
+"""The share of flat parameters that makes a verdict. The bias of attention's keys is always flat, but has less."""
 
 FLAT_LOSS = 1e-6
 """All is flat if a move of length ‖x‖ would change the loss by less than this share of it."""

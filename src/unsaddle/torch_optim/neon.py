@@ -113,15 +113,15 @@ class Neon(Optimizer):
             seed=checks.count(seed, "seed", at_least=0),
         )
         self.callback, self._process_group = callback, process_group
-        self._begin(policy.State())
-        self._find_ranks()  # Raises now if the parameters cannot be probed.
-        self._become_optimizer()
+        self._become_optimizer(policy.State())
 
     def _begin(self, state: policy.State) -> None:
         self._prober = Prober(self.rules, state)
 
-    def _become_optimizer(self) -> None:
+    def _become_optimizer(self, state: policy.State) -> None:
         """Does what `Optimizer.__init__` does, without groups and state: these are the base's."""
+        self._begin(state)
+        self._find_ranks()  # Raises now if the parameters cannot be probed.
         for of, when in itertools.product(("step", "state_dict", "load_state_dict"), ("pre", "post")):
             self.__dict__.setdefault(f"_optimizer_{of}_{when}_hooks", OrderedDict())
         self._patch_step_function()
@@ -163,8 +163,7 @@ class Neon(Optimizer):
     def step(self, closure: Closure | None = None) -> Any:
         """One step of the base; with a closure, also a probe if it is due. Returns the base's loss.
 
-        The closure sets gradients to zero, computes the loss, calls backward and returns the loss. Every call of it has
-        to use the same batch.
+        The closure sets gradients to zero, computes the loss, calls backward and returns the loss, always of one batch.
         """
         state = self._prober.state
         if closure is None:
@@ -253,9 +252,7 @@ class Neon(Optimizer):
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.base, self.rules, self.callback, self._process_group = saved["base"], saved["rules"], None, None
-        self._begin(policy.State.from_dict(saved["state"]))
-        self._find_ranks()
-        self._become_optimizer()
+        self._become_optimizer(policy.State.from_dict(saved["state"]))
 
     def __getattr__(self, name: str) -> Any:
         """Attributes that only the base has, such as train() and eval() of schedule-free optimizers."""
@@ -264,10 +261,8 @@ class Neon(Optimizer):
         return getattr(self.base, name)
 
     def __repr__(self) -> str:
-        r = self.rules
-        return (
-            f"Neon({self.base!r}, gamma={r.gamma}, every={r.every}, max_overhead={r.max_overhead}, escape={r.escape})"
-        )
+        rules = (f"{name}={getattr(self.rules, name)}" for name in ("gamma", "every", "max_overhead", "escape"))
+        return f"Neon({self.base!r}, {', '.join(rules)})"
 
 
 class _Counted:

@@ -36,14 +36,12 @@ WINDOW, SHORTEST_WINDOW = 100, 8
 PLATEAU, STANDARD_ERRORS = 1e-3, 2.0
 """On a plateau the mean loss falls, between the halves of the window, by less than this share or standard errors."""
 
-EXTRACTION = 48
-"""Gradients that an extraction may take, including the measurement along the direction."""
+EXTRACTION, LENGTHS = 48, 17
+"""Gradients that an extraction may take, including the measurement along the direction; and evaluations in the search
+for the step length, one at x and two for each length."""
 
 CONFIRMATIONS = (3, 4, 8)
 """Fresh batches before a candidate may be dropped, before it may be believed, and at most. Each takes two gradients."""
-
-LENGTHS = 17
-"""Evaluations in the search for the step length: one at x, two for each length."""
 
 TRIALS = (4, 8)
 """Fresh batches that a step is tried on, at least and at most. Each takes three gradients: at x and at both ends."""

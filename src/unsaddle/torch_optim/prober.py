@@ -43,10 +43,7 @@ class Prober:
             self._verdict(CHANGED)
 
     def advance(self, closure: Closure, flat: FlatParameters, *, fresh: bool = False) -> Event:
-        """Does the next piece of work, on the closure's batch. One verdict takes several.
-
-        With `fresh`, the batch of the last call is an error. In training there may be no other.
-        """
+        """Does the next piece of work on the closure's batch. With `fresh`, the batch of the last call is an error."""
         state, objective = self.state, ClosureObjective(closure, flat)
         self._fresh = fresh
         act = {policy.IDLE: self._extract, policy.CONFIRM: self._confirm, policy.TRIAL: self._try}[state.phase]

@@ -1,8 +1,7 @@
 """Neon's state for torch.distributed.checkpoint, which may load it on another number of ranks.
 
-That package loads into a state of the same shape as the saved one. So the entries are always the same: one text with
-all numbers, and the direction of the candidate (zero if there is none) as one tensor for each parameter, sharded as the
-parameter is.
+That package loads into a state of the same shape as the saved one. So the entries are always the same: a text with all
+numbers, and the candidate's direction (or zero) as one tensor for each parameter, sharded as the parameter is.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ def limits(bounds: Any, dimension: int) -> tuple[Array, Array]:
 def scipys_options(options: dict[str, Any] | None) -> dict[str, Any]:
     """A copy of the options. Raises ValueError if one is an argument of `minimize`: SciPy would warn and ignore it."""
     options = dict(options or {})
-    name = next((name for name in OUR_OWN if name in options), None)
-    if name is not None:
-        right = f"pass it as minimize(..., {name}={options[name]!r})"
-        raise ValueError(f"{name} is an argument of minimize and no option of SciPy's methods; {right}")
+    for name in OUR_OWN:
+        if name in options:
+            right = f"pass it as minimize(..., {name}={options[name]!r})"
+            raise ValueError(f"{name} is an argument of minimize and no option of SciPy's methods; {right}")
     return options

@@ -22,8 +22,8 @@ from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.objectives.differences import CENTRAL, Array
 
 FEW_VARIABLES, SURE = 10, 1e-9
-"""With fewer variables, the probability of an unlucky start is lowered to `SURE`. The search then goes on to the last
-variable. On a plane, one start in twenty would hide far more than −γ."""
+"""With fewer variables δ is lowered to `SURE`, and the search goes on to the last variable. On a plane, one start in
+twenty would hide far more than −γ."""
 
 ROUGH = (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
 """Statuses that may mean that two gradients at one point differ."""

@@ -20,8 +20,6 @@ from unsaddle.objectives.deterministic import Deterministic
 from unsaddle.objectives.differences import Array
 
 Mask = NDArray[np.bool_]
-"""True for some of the variables."""
-
 TINY = float(np.finfo(np.float64).tiny)
 """The least normal number. Smaller ones have fewer digits."""
 
@@ -120,8 +118,7 @@ class FreeFunction(Deterministic):
 
     Without Hessian products z are the variables, and the gradient is jac's. With them z is the displacement from x, and
     the gradient is ∇f(x) + Hz: so H multiplies z itself, without the rounding of x + z. No point outside of the bounds
-    is evaluated: there, offsets that lead outside are mirrored, and the gradient is ∇f(x+in) − ∇f(x−out) + ∇f(x). For
-    a quadratic that is the same.
+    is evaluated: the gradient there is ∇f(x+in) − ∇f(x−out) + ∇f(x), which for a quadratic is the same.
 
     Attributes:
         at, free: the end point, and the variables that may move.
@@ -187,8 +184,7 @@ class _Oracle(Oracle):
     def _gradient_at(self, z: Tensor) -> Array:
         at, f = self._f.at, self._f.at.function
         if at.product is not None:
-            product: Array = np.asarray(at.product(self._f.embedded(z)), dtype=np.float64).ravel()
-            return at.grad + product
+            return at.grad + np.asarray(at.product(self._f.embedded(z)), dtype=np.float64).ravel()
         point = self._f.all_variables(z)
         if f.inside(point):
             return f.gradient(point)

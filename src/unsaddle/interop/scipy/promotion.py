@@ -51,8 +51,7 @@ def minimize(
 
     This is Algorithm 4 (NEON-A) with a method of SciPy in place of 𝒜, and its test of convergence in place of
     ‖∇f‖ ≤ ε. `verdict_at` searches for negative curvature, with gradients, or with products if `hess` or `hessp` is
-    given. The step is a line search along the direction, by values of fun. These have to fall, so no saddle is visited
-    twice.
+    given. The step is a line search along the direction, by values of fun. They have to fall: no saddle comes twice.
 
     Args:
         fun, x0, args, hess, hessp, tol, callback: as for SciPy. The callback sees every run.
