@@ -11,8 +11,8 @@ from unsaddle.interop.scipy.free_function import TINY, Mask
 from unsaddle.objectives.differences import CENTRAL, EPS, FORWARD, Array
 
 STEPS, SHORTER = (1.0, 1.0 / 30.0, 30.0, 900.0), (1e-3, 3e-5)
-"""Steps of differences, in units of the cube root of the precision times |x_i| (or 1). The first suits smooth functions,
-shorter ones quick functions, longer ones functions of low precision. `SHORTER` check a contradiction once more."""
+"""Steps of differences, in units of the cube root of the precision times |x_i| or 1. The first suits smooth functions,
+shorter ones suit quick functions, longer ones functions of low precision. `SHORTER` check a contradiction once more."""
 
 TOLERANCE, NEGLIGIBLE = 1e-7, 1e-2
 """A difference agrees with the derivative within the first share of the gradient's norm, or within the second share of
