@@ -86,11 +86,12 @@ ELSEWHERE = {
     "test_methods.py": ["options.py", "progress.py"],
     "curvature/test_renormalisation.py": ["theory/renormalised.py"],
     "torch_optim/test_verdicts.py": [
-        "torch_optim/acts.py",
         "torch_optim/at_once.py",
         "torch_optim/events.py",
+        "torch_optim/evidence.py",
         "torch_optim/flatness.py",
         "torch_optim/prober.py",
+        "torch_optim/step_length.py",
     ],
 }
 """Files of the source that are tested by another's tests, since it is only through it that they are used."""

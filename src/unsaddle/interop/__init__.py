@@ -1,1 +1,1 @@
-"""Thin adapters to other packages. Each is imported by its own name, and only then needs its package."""
+"""Thin adapters to other packages. Import each by its own name; only then its package is needed."""

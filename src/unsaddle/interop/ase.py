@@ -1,10 +1,10 @@
-"""ASE: is a relaxed structure a minimum, and an optimizer that does not stop at saddles. Forces only.
+"""ASE: a test whether a relaxed structure is a minimum, and an optimizer that does not stop at saddles. Forces only.
 
     is_minimum(atoms)                                        # a Verdict, in eV/Å²
     Neon(atoms, logfile="-", trajectory="run.traj").run(fmax=0.01)
 
-Curvature is that of the energy in the space of the atoms that may move: what constraints hold is left out, and so are
-the translations and rotations of the whole that the system is free to make.
+Curvature is that of the energy. Directions that constraints hold are left out, and so are the free translations and
+rotations of the whole system.
 """
 
 from __future__ import annotations
@@ -29,35 +29,29 @@ from unsaddle.objectives.deterministic import Deterministic
 Array = NDArray[np.float64]
 
 LINEAR = (FixAtoms, FixCartesian, FixedLine, FixedPlane)
-"""Constraints that hold coordinates in place, in which displacements form a linear space."""
+"""Supported constraints: the displacements that they allow form a linear space."""
 
 RIGID = 1e-8
 """A rigid motion is free if constraints hold less than this share of it."""
 
-SHORTEST, LONGEST = 1e-3, 0.4
-"""The step off a saddle, in Å, of the atom that moves most: looked for from a tenth of an Å on, by forces."""
+FIRST, SHORTEST, LONGEST = 0.1, 1e-3, 0.4
+"""Lengths of the step off a saddle, in Å, for the atom that moves most."""
 
 
 def is_minimum(
-    atoms: Atoms,
-    *,
-    fmax: float = 0.05,
-    gamma: float | None = None,
-    delta: float = 0.05,
-    seed: int = 0,
+    atoms: Atoms, *, fmax: float = 0.05, gamma: float | None = None, delta: float = 0.05, seed: int = 0
 ) -> Verdict:
-    """Whether the structure is a minimum of the energy, a saddle, or not relaxed. Neither moved nor re-attached.
+    """Whether the structure is a minimum of the energy, a saddle, or not relaxed. `atoms` is not changed.
+
+    `verdict.cost.gradients` is the number of force calls. `verdict.direction` is in the order of
+    `atoms.positions.ravel()`, and zero for coordinates that do not move.
 
     Args:
-        atoms: with a calculator that has forces; constraints of `LINEAR` are heeded.
+        atoms: with a calculator that has forces, and only constraints of `LINEAR`.
         fmax: forces up to this, in eV/Å for each atom, count as relaxed.
-        gamma: curvatures down to −γ, in eV/Å², are let pass. By default a hundredth of the largest |eigenvalue|.
+        gamma: curvatures down to −γ, in eV/Å², are accepted. By default a hundredth of the largest |eigenvalue|.
         delta: the probability of a wrong verdict.
         seed: of the random start.
-
-    Returns:
-        A `Verdict`; `verdict.cost.gradients` is the number of force calls. Its direction is in the order of
-        `atoms.positions.ravel()`, zero for what does not move.
 
     >>> from ase.build import molecule
     >>> from ase.calculators.emt import EMT
@@ -72,9 +66,10 @@ def is_minimum(
 
 
 class EnergySurface(Deterministic):
-    """The energy as a function of the positions, an objective whose `point` is where the atoms are.
+    """The energy as an objective over the positions. Its `point` is the atoms' position x₀.
 
-    Gradients are projected on what may move: P(−F(x₀ + P(x − x₀))). The atoms are copied; the calculator is shared.
+    Gradients are −P F(x₀ + P(x − x₀)), where F are the forces and P projects on the directions that may move. The atoms
+    are copied; the calculator is shared.
     """
 
     def __init__(self, atoms: Atoms) -> None:
@@ -91,8 +86,9 @@ class EnergySurface(Deterministic):
         return self._point
 
     def free_part(self, direction: Tensor) -> Tensor:
-        """The direction without what the random start of a search has left in it of motions that are held or rigid."""
-        return self._forces.project(direction)
+        """The direction without held and rigid motions, of which the random start of a search leaves a rest."""
+        v = torch.from_numpy(self._forces.project(direction.numpy()))
+        return v.div_(vectors.norm(v))
 
 
 class _Forces(Oracle):
@@ -111,45 +107,39 @@ class _Forces(Oracle):
         return torch.tensor(self._atoms.get_potential_energy(), dtype=torch.float64)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The value is nan: no probe reads it, and not every calculator has energies. At the start it is zero."""
+        """The value is 0 at the start, else nan: no probe reads it, and not every calculator has energies."""
         here = np.array_equal(x.numpy(), self._start)
         self._move(x)
-        grad = self._project(-self._atoms.get_forces().ravel().astype(np.float64))
+        grad = self.project(-self._atoms.get_forces().ravel().astype(np.float64))
         return torch.tensor(0.0 if here else np.nan, dtype=torch.float64), torch.from_numpy(grad)
 
-    def project(self, direction: Tensor) -> Tensor:
-        v = torch.from_numpy(self._project(direction.numpy()))
-        return v.div_(vectors.norm(v))
-
     def _move(self, x: Tensor) -> None:
-        point = self._start + self._project(x.numpy() - self._start)
-        self._atoms.set_positions(point.reshape(-1, 3))
+        self._atoms.set_positions((self._start + self.project(x.numpy() - self._start)).reshape(-1, 3))
 
-    def _project(self, u: Array) -> Array:
+    def project(self, u: Array) -> Array:
         moved = _without(u, self._held)
         return moved - self._rigid.T @ (self._rigid @ moved)
 
 
 Held = list[tuple[int, Array]]
-"""(atom, an orthonormal basis of the directions in which it may not move) of each constrained atom."""
+"""For each constrained atom: its index, and an orthonormal basis of the directions in which it may not move."""
 
 
 def held_directions(atoms: Atoms) -> Held:
-    """What constraints hold, atom by atom."""
+    """The directions that the constraints hold, atom by atom."""
     held: dict[int, list[Array]] = {}
     for constraint in atoms.constraints:
         if not isinstance(constraint, LINEAR):
-            raise ValueError(
-                f"the constraint {type(constraint).__name__} is not supported, only "
-                f"{', '.join(c.__name__ for c in LINEAR)}: displacements that heed it form no linear space"
-            )
+            name, known = type(constraint).__name__, ", ".join(c.__name__ for c in LINEAR)
+            why = "displacements that heed it form no linear space"
+            raise ValueError(f"the constraint {name} is not supported, only {known}: {why}")
         for i in np.atleast_1d(constraint.get_indices()):
             held.setdefault(int(i), []).append(_held_by(constraint))
     return [(i, _orthonormal(np.concatenate(rows))) for i, rows in held.items()]
 
 
 def _held_by(constraint: Any) -> Array:
-    """Directions that a constraint holds, as rows."""
+    """The directions that a constraint holds, as rows."""
     everything: Array = np.eye(3)
     if isinstance(constraint, FixAtoms):
         return everything
@@ -158,28 +148,22 @@ def _held_by(constraint: Any) -> Array:
         return chosen
     along: Array = np.array(constraint.dir, dtype=np.float64).reshape(1, 3)
     along /= np.linalg.norm(along)
-    across: Array = everything - along.T @ along
-    return along if isinstance(constraint, FixedPlane) else across
+    return along if isinstance(constraint, FixedPlane) else everything - along.T @ along
 
 
 def rigid_motions(atoms: Atoms, held: Held) -> Array:
-    """An orthonormal basis, as rows, of the translations and rotations of the whole that nothing holds.
+    """An orthonormal basis, as rows, of the translations and rotations of the whole system that nothing holds.
 
-    Translations always leave the energy unchanged, periodic or not. A rotation about an axis does if no periodic
-    direction is turned by it: all three without periodicity, one along a wire, none for slabs and bulk. Of all these
-    motions, those that leave every constrained coordinate where it is remain: the rotations about a single fixed atom,
-    or none.
+    A translation never changes the energy. A rotation does not if it turns no periodic direction: there are three
+    without periodicity, one along a wire, none for slabs and bulk. Constraints leave only the motions that move no held
+    coordinate, such as the rotations about a single fixed atom.
     """
     centred = atoms.positions - atoms.positions.mean(axis=0)
     motions = [np.tile(axis, len(atoms)) for axis in np.eye(3)]
     periodic = [np.asarray(vector) for vector, wraps in zip(atoms.cell, atoms.pbc, strict=True) if wraps]
-    if not periodic:
-        axes = list(np.eye(3))
-    elif len(periodic) == 1:
-        axes = [periodic[0] / np.linalg.norm(periodic[0])]
-    else:
-        axes = []
-    motions += [np.cross(axis, centred).ravel() for axis in axes]
+    if len(periodic) < 2:
+        axes = [vector / np.linalg.norm(vector) for vector in periodic] or np.eye(3)
+        motions += [np.cross(axis, centred).ravel() for axis in axes]
     basis = _orthonormal(np.array(motions))
     if held:
         blocked = np.array([row - _without(row, held) for row in basis])
@@ -190,7 +174,7 @@ def rigid_motions(atoms: Atoms, held: Held) -> Array:
 
 
 def _orthonormal(rows: Array) -> Array:
-    """An orthonormal basis of what the rows span."""
+    """An orthonormal basis of the span of the rows."""
     _, values, basis = np.linalg.svd(rows, full_matrices=False)
     return np.asarray(basis[values > RIGID * values.max(initial=0.0)], dtype=np.float64)
 
@@ -203,13 +187,12 @@ def _without(u: Array, held: Held) -> Array:
 
 
 def promoted(base: type[Optimizer]) -> type[Optimizer]:
-    """An optimizer of ASE that looks where its forces have converged, and goes on if that is a saddle.
+    """A class of ASE's optimizers that goes on where forces have converged at a saddle.
 
-    The class has the name Neon, the signature of `base` and further keyword arguments `gamma`, `delta` and `seed` as
-    `is_minimum` has them, and `max_escapes`. `run(fmax, steps)` returns True if forces have converged at a minimum. It
-    ends, with False, where that cannot be decided. `verdict` has the last verdict, `escapes` counts saddles that were
-    left. A step off a saddle is a step of the run: it is logged, observed, and written to the trajectory. Its length is
-    found by forces: doubled from 0.1 Å as long as the force drives it on.
+    Its name is Neon. It has the signature of `base`, the keyword arguments `gamma`, `delta` and `seed` of `is_minimum`,
+    and `max_escapes`. `run(fmax, steps)` returns True if forces have converged at a minimum; it ends with False if that
+    cannot be decided. `verdict` is the last verdict, and `escapes` the number of saddles left. A step off a saddle (see
+    `leave`) is a step of the run: it is logged, observed, and written to the trajectory.
     """
 
     class Neon(base):  # type: ignore[misc]
@@ -225,7 +208,7 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
             seed: int = 0,
             **kwargs: Any,
         ) -> None:
-            EnergySurface(atoms)  # Says what is wrong before anything is opened.
+            EnergySurface(atoms)  # Raises errors before any file is opened.
             self.gamma, self.delta, self.max_escapes, self.seed = gamma, delta, max_escapes, seed
             self.verdict: Verdict | None = None
             self.escapes = 0
@@ -235,11 +218,10 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
             self.verdict = None
             if not super().gradient_converged(gradient):
                 return False
-            self.verdict = is_minimum(
-                self.atoms, fmax=self.fmax, gamma=self.gamma, delta=self.delta, seed=self.seed + self.escapes
-            )
+            seed = self.seed + self.escapes
+            self.verdict = is_minimum(self.atoms, fmax=self.fmax, gamma=self.gamma, delta=self.delta, seed=seed)
             if self.verdict.kind != "saddle" or self.escapes >= self.max_escapes:
-                self.max_steps = self.nsteps  # Whatever it is, more steps would not change it.
+                self.max_steps = self.nsteps  # More steps would not change the verdict.
             return self.verdict.kind == "minimum"
 
         def step(self, *args: Any, **kwargs: Any) -> None:
@@ -248,7 +230,7 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
                 return
             leave(self.atoms, self.verdict.direction.numpy())
             self.escapes += 1
-            self.initialize()  # What the base has learnt of the curvature is that of the saddle.
+            self.initialize()  # The base's estimate of the Hessian is that of the saddle.
 
     Neon.__qualname__ = "Neon"
     return Neon
@@ -259,24 +241,25 @@ Neon = promoted(BFGS)
 
 
 def leave(atoms: Atoms, direction: Array) -> None:
-    """Move the atoms along ±direction, as far as their forces drive them on. Forces only.
+    """Moves the atoms along ±direction as far as their forces drive them on. Forces only.
 
-    The sign is that of the force along the direction, or plus where there is none. If the force at 0.1 Å (of the atom
-    that moves most) does not point on, shorter steps are tried, down to a thousandth.
+    The force along the direction gives the sign, plus if it is zero. The length is doubled from `FIRST` up to `LONGEST`
+    while the force points on. If it does not at `FIRST`, the length is halved, down to `SHORTEST`.
     """
-    start = atoms.positions.copy()
-    unit = direction.reshape(-1, 3) / np.linalg.norm(direction, axis=None)
-    v = unit / float(np.linalg.norm(unit.reshape(-1, 3), axis=1).max())
-    if float((atoms.get_forces(apply_constraint=False) * v).sum()) < 0.0:
-        v = -v
+    start, v = atoms.positions.copy(), direction.reshape(-1, 3)
+    v = v / float(np.linalg.norm(v, axis=1).max())
+
+    def force() -> float:
+        return float((atoms.get_forces(apply_constraint=False) * v).sum())
 
     def driven(length: float) -> bool:
         atoms.set_positions(start + length * v, apply_constraint=False)
-        return float((atoms.get_forces(apply_constraint=False) * v).sum()) > 0.0
+        return force() > 0.0
 
-    length = 0.1
+    v = -v if force() < 0.0 else v
+    length = FIRST
     while not driven(length) and length > SHORTEST:
         length /= 2.0
-    while 2.0 * length <= LONGEST and length >= 0.1 and driven(2.0 * length):
+    while 2.0 * length <= LONGEST and length >= FIRST and driven(2.0 * length):
         length *= 2.0
     atoms.set_positions(start + length * v, apply_constraint=False)

@@ -1,9 +1,9 @@
-"""JAX functions as objectives: gradients by jax.grad, jitted, arrays exchanged without copies.
+"""JAX functions as objectives. Gradients come from jax.grad, jitted; arrays are exchanged without copies.
 
     f = function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
     unsaddle.is_minimum(f, torch.zeros(2))
 
-Points are torch vectors, here as everywhere; `torch.from_dlpack(array)` makes one of a JAX array, without a copy.
+Points are torch vectors. `torch.from_dlpack(array)` makes one from a JAX array, without a copy.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from unsaddle.objectives.deterministic import Deterministic
 def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
     """An objective from a JAX function of a flat vector.
 
+    Points may be float32, or float64 after `jax.config.update("jax_enable_x64", True)`. Points and gradients share
+    memory between torch and JAX, by DLPack. JAX copies a point whose memory is not aligned to 64 bytes.
+
     Args:
         fun: `fun(x) -> scalar`, traceable by JAX.
-        jit: compile it with its gradient; False for functions that cannot be.
-
-    Points may be float32, or float64 where JAX has it enabled, `jax.config.update("jax_enable_x64", True)`. Gradients
-    come back as torch vectors in JAX's own memory, and points go in as JAX arrays in torch's, by DLPack. A point whose
-    memory is not aligned to 64 bytes is copied by JAX.
+        jit: whether to compile it with its gradient; False for functions that cannot be compiled.
 
     >>> f = function(lambda x: (x ** 4).sum() / 4)
     >>> f.sample().grad(torch.tensor([1.0, 2.0])).tolist()
@@ -42,10 +41,15 @@ def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
 
 
 class JaxFunction(Deterministic):
-    """What `function` returns: a deterministic objective."""
+    """The deterministic objective that `function` returns."""
 
     def __init__(self, fun: Callable[[Any], Any], jit: bool) -> None:
-        compiled = jax.jit if jit else _as_it_is
+        super().__init__(_JaxOracle(fun, jit), "a JAX function")
+
+
+class _JaxOracle(Oracle):
+    def __init__(self, fun: Callable[[Any], Any], jit: bool) -> None:
+        compiled: Callable[..., Any] = jax.jit if jit else lambda fun: fun
 
         def scalar(x: Any) -> Any:
             value = jnp.asarray(fun(x))
@@ -55,14 +59,8 @@ class JaxFunction(Deterministic):
                 )
             return value.reshape(())
 
-        both = compiled(jax.value_and_grad(scalar))
-        product = compiled(lambda x, v: jax.jvp(jax.grad(scalar), (x,), (v,))[1])
-        super().__init__(_JaxOracle(compiled(scalar), both, product), "a JAX function")
-
-
-class _JaxOracle(Oracle):
-    def __init__(self, value: Callable[..., Any], both: Callable[..., Any], product: Callable[..., Any]) -> None:
-        self._value, self._both, self._product = value, both, product
+        self._value, self._both = compiled(scalar), compiled(jax.value_and_grad(scalar))
+        self._product = compiled(lambda x, v: jax.jvp(jax.grad(scalar), (x,), (v,))[1])
 
     def value(self, x: Tensor) -> Tensor:
         return _to_torch(self._value(to_jax(x)))
@@ -76,23 +74,14 @@ class _JaxOracle(Oracle):
 
 
 def to_jax(x: Tensor) -> Any:
-    """The same numbers as a JAX array, in the same memory where that is aligned.
-
-    It must not be kept: torch may write there later.
-    """
+    """The same numbers as a JAX array, in the same memory if that is aligned. Do not keep it: torch may write there."""
     if x.dtype == torch.float64 and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
-        raise TypeError(
-            "x is float64, but JAX computes in float32; "
-            'call jax.config.update("jax_enable_x64", True) first, or pass x.float()'
-        )
+        enable = 'call jax.config.update("jax_enable_x64", True) first, or pass x.float()'
+        raise TypeError(f"x is float64, but JAX computes in float32; {enable}")
     return jnp.from_dlpack(x)
 
 
 def _to_torch(array: Any) -> Tensor:
-    """The same numbers as a tensor in JAX's memory, once they are there: torch may change x as soon as this returns."""
+    """The same numbers as a tensor in JAX's memory. Waits for JAX, since torch may change x afterwards."""
     tensor: Tensor = torch.utils.dlpack.from_dlpack(array.block_until_ready())
     return tensor
-
-
-def _as_it_is(fun: Callable[..., Any]) -> Callable[..., Any]:
-    return fun

@@ -5,9 +5,8 @@
 
     Trainer(callbacks=[NeonLogger()])
 
-Lightning hands its optimizers a closure, so Neon probes by itself; checkpoints hold its state. Gradient clipping by the
-trainer happens inside that closure and is part of what Neon sees: where gradients are clipped, curvature is off by the
-same factor.
+Lightning passes a closure to its optimizers, so Neon probes by itself. Checkpoints hold its state. If the trainer clips
+gradients, it does so inside that closure, and the curvature that Neon measures is off by the same factor.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from unsaddle.interop.unwrap import neon_in
 
 
 class NeonLogger(Callback):  # type: ignore[misc]
-    """Sends every verdict's numbers to the trainer's loggers."""
+    """Sends the numbers of every verdict to the trainer's loggers."""
 
     def __init__(self) -> None:
         self._logged: dict[int, int] = {}

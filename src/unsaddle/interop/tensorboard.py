@@ -1,4 +1,4 @@
-"""Neon's verdicts as TensorBoard scalars. Needs no package of its own: the writer is the caller's.
+"""Neon's verdicts as TensorBoard scalars, through a writer of the caller.
 
 writer = torch.utils.tensorboard.SummaryWriter()
 optimizer = unsaddle.Neon(base, callback=to_tensorboard(writer))
@@ -13,7 +13,7 @@ from unsaddle.torch_optim import Event
 
 
 def to_tensorboard(writer: Any) -> Callable[[Event], None]:
-    """A callback for `Neon` that writes each verdict: its numbers as scalars, its sentence as text."""
+    """A callback for `Neon` that writes the numbers of each verdict as scalars, and its sentence as text."""
 
     def write(event: Event) -> None:
         for name, number in event.scalars().items():

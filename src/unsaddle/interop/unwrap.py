@@ -1,4 +1,4 @@
-"""The Neon inside what a trainer made of it."""
+"""Finds the Neon inside the wrappers of a trainer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unsaddle.torch_optim import Neon
 
 
 def neon_in(optimizer: Any) -> Neon | None:
-    """The optimizer itself, or the one inside wrappers that call it `optimizer`, as Accelerate's does; else None."""
+    """The optimizer if it is a Neon, or the Neon in its attribute `optimizer` (as in Accelerate's wrapper), or None."""
     seen: set[int] = set()
     while optimizer is not None and id(optimizer) not in seen:
         if isinstance(optimizer, Neon):

@@ -1,4 +1,4 @@
-"""A training step's closure as an objective: one frozen batch, replayed at any point without a trace."""
+"""A training step's closure as an objective: one frozen batch, evaluated at any point without side effects."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Closure = Callable[[], Any]
 """Sets gradients to zero, computes the loss, calls `.backward()`, returns the loss."""
 
 SAME_VALUE, SAME_NORM = 1e-4, 1e-2
-"""How far the loss, and the norm of its gradient, may be off when asked twice, as a share: devices that add in any
-order are far below, other batches far above."""
+"""Relative differences allowed between two calls, in the loss and in the norm of its gradient. The rounding of devices
+that add in any order is far below, the difference between batches far above."""
 
 
 class ClosureObjective(OverParameters):
-    """What a closure computes, as a function of the parameters: for one batch, one draw of dropout, one set of buffers.
+    """A closure's loss as a function of the parameters, for one batch, one draw of dropout and one set of buffers.
 
-    The first evaluation finds the modules that run, so that their buffers are restored, too. `check` costs one
-    gradient; the next one at the same point then shows whether the closure answers the same twice.
+    The first evaluation finds the modules that run, so that their buffers can be restored. `check` costs one gradient.
+    The next gradient at the same point then shows whether the closure answers the same twice.
 
     Args:
-        closure: as for `Optimizer.step`. It is kept no longer than this object, and must mean the same batch all along.
+        closure: as for `Optimizer.step`. Every call has to use the same batch.
         flat: the parameters.
 
     >>> layer = torch.nn.Linear(1, 1)
@@ -52,33 +52,25 @@ class ClosureObjective(OverParameters):
 
     def __init__(self, closure: Closure, flat: FlatParameters) -> None:
         if not callable(closure):
-            raise TypeError(
-                f"expected a closure that sets gradients to zero, computes the loss, calls backward and returns the "
-                f"loss, got {type(closure).__name__}"
-            )
+            wanted = "a closure that sets gradients to zero, computes the loss, calls backward and returns the loss"
+            raise TypeError(f"expected {wanted}, got {type(closure).__name__}")
         self.parameters = flat
         self._oracle = _ClosureOracle(closure, flat)
 
+        self.check = self._oracle.check
+
     @property
     def evaluations(self) -> int:
-        """Calls of the closure; each costs a gradient, whatever was wanted of it."""
+        """Calls of the closure. Each costs a gradient, also where only a value was wanted."""
         return self._oracle.evaluations
 
-    def check(self) -> None:
-        """Evaluate the closure where the parameters are.
-
-        Raises:
-            ValueError: it calls no backward, or does not return a finite number.
-        """
-        self._oracle.check()
-
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
-        """The closure's own batch: there is nothing else to draw."""
+        """Always the closure's own batch."""
         return self._oracle, 1
 
 
 class _ClosureOracle(Oracle):
-    """A value is a gradient's, since a closure calls backward whether or not it is wanted."""
+    """Has no cheap value: a closure always calls backward."""
 
     adds = True
     _name = "a closure"
@@ -90,7 +82,8 @@ class _ClosureOracle(Oracle):
         self._first: tuple[float, float] | None = None
 
     def check(self) -> None:
-        loss, grad = self._evaluate(self._flat.remembered())
+        """Evaluates the closure at the parameters. Raises ValueError if it does not call backward or is not finite."""
+        loss, grad = self.value_and_grad_at_sum(self._flat.remembered(), None, 0.0)
         self._first = float(loss), vectors.norm(grad)
         if not all(math.isfinite(number) for number in self._first):
             raise ValueError(
@@ -99,14 +92,17 @@ class _ClosureOracle(Oracle):
             )
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        value, grad = self._evaluate(x)
+        value, grad = self.value_and_grad_at_sum(x, None, 0.0)
         if self._first is not None and x.data_ptr() == self._flat.remembered().data_ptr():
-            self._check_same(float(value), vectors.norm(grad), *self._first)
+            (before, norm_before), now, norm = self._first, float(value), vectors.norm(grad)
+            if abs(now - before) > SAME_VALUE * abs(now) or abs(norm - norm_before) > SAME_NORM * norm:
+                raise ValueError(
+                    f"the closure changes its batch: called twice at the same parameters it returned {before:.8g} and "
+                    f"{now:.8g}, with gradients of norm {norm_before:.4g} and {norm:.4g}; fetch the batch outside of "
+                    "it, so that every call means the same samples (draws from torch's global generator are replayed)"
+                )
             self._first = None
         return value, grad
-
-    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        return self._evaluate(x, u, scale)
 
     def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
         if u is None or self._replayed is None:
@@ -114,39 +110,28 @@ class _ClosureOracle(Oracle):
         self.evaluations += 1
         return self._replayed.grad_at_sum(x, u, scale)
 
-    def _evaluate(self, x: Tensor, u: Tensor | None = None, scale: float = 0.0) -> tuple[Tensor, Tensor]:
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
         self.evaluations += 1
         if self._replayed is not None:
             return self._replayed.value_and_grad_at_sum(x, u, scale)
         seen: dict[int, nn.Module] = {}
         with _discovery(seen):
-            value, grad = _replayed(self._closure, self._flat, [], self._start).value_and_grad_at_sum(x, u, scale)
-        self._replayed = _replayed(self._closure, self._flat, list(seen.values()), self._start)
+            value, grad = self._replay([]).value_and_grad_at_sum(x, u, scale)
+        self._replayed = self._replay(list(seen.values()))
         return value, grad
 
-    @staticmethod
-    def _check_same(value: float, norm: float, first_value: float, first_norm: float) -> None:
-        if abs(value - first_value) > SAME_VALUE * abs(value) or abs(norm - first_norm) > SAME_NORM * norm:
-            raise ValueError(
-                f"the closure changes its batch: called twice at the same parameters it returned {first_value:.8g} and "
-                f"{value:.8g}, with gradients of norm {first_norm:.4g} and {norm:.4g}; fetch the batch outside of it, "
-                "so that every call means the same samples (what it draws from torch's global generator is replayed)"
-            )
+    def _replay(self, modules: list[nn.Module]) -> Replayed:
+        closure, team = self._closure, ranks.current()
 
+        def run(backward: bool) -> Tensor:
+            return checks.scalar(closure(), "the closure")
 
-def _replayed(closure: Closure, flat: FlatParameters, modules: list[nn.Module], start: RandomState) -> Replayed:
-    def run(backward: bool) -> Tensor:
-        return checks.scalar(closure(), "the closure")
-
-    return Replayed(run, flat, modules, start=start, what="the closure", ranks=ranks.current())
+        return Replayed(run, self._flat, modules, start=self._start, what="the closure", ranks=team)
 
 
 @contextlib.contextmanager
 def _discovery(seen: dict[int, nn.Module]) -> Iterator[None]:
-    """Inside, every module is noted in `seen` before its first forward; afterwards its buffers are as they were.
-
-    An optimizer knows parameters only, so this is the way to the buffers that a closure changes.
-    """
+    """Notes in `seen` every module that runs inside, and restores its buffers: an optimizer knows only parameters."""
     saved: list[tuple[Tensor, Tensor]] = []
 
     def note(module: nn.Module, args: Any) -> None:
@@ -158,7 +143,7 @@ def _discovery(seen: dict[int, nn.Module]) -> Iterator[None]:
     handle = register_module_forward_pre_hook(note)
     try:
         with warnings.catch_warnings():
-            # That the hook fires once more for a compiled module than for others; once is enough.
+            # torch warns that the hook fires twice for a compiled module. Once is enough.
             warnings.filterwarnings("ignore", message="Using `torch.compile.* when there are global hooks")
             yield
     finally:

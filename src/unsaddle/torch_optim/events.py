@@ -1,4 +1,4 @@
-"""What `Neon` saw and did, one event a verdict."""
+"""Events of `Neon`: one for each verdict, with what it saw and did."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 VERDICTS = ("none", "flat", "batch only", "undecided", "trial failed", "saddle")
-"""How a probe can end. "batch only" is the normal answer in mid-training."""
+"""The ways a probe can end. "batch only" is the normal answer in mid-training."""
 
 CANDIDATE = "candidate"
-"""What `probe(closure)` answers while it waits for fresh batches. Not a verdict: it is not among the events."""
+"""The answer of `probe(closure)` while it waits for fresh batches. It is no verdict, and not among the events."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One verdict: when, what, on which evidence, at what price.
+    """One verdict, with its evidence and its cost.
 
     >>> event = Event(step=100, verdict="none", gradients=21, sentence="No curvature below -0.1.")
     >>> print(event)
@@ -25,42 +25,39 @@ class Event:
     """
 
     step: int
-    """Training steps that had been made."""
+    """Training steps made so far."""
     verdict: str
     """One of `VERDICTS`; "candidate" while fresh batches are awaited."""
     curvature: float = float("nan")
-    """Along the direction: on fresh batches where there were any, else on the batch it was found on. Where nothing was
-    found, the lowest that was seen."""
+    """Along the direction, on fresh batches if there were any. The lowest curvature seen if nothing was found."""
     error: float = float("nan")
-    """Of the curvature: one-sided, at confidence 95 %; nan where it is that of one batch."""
+    """Of the curvature: one-sided, at confidence 95 %; nan if it is from one batch."""
     decrease: float = float("nan")
-    """Of the loss by the step that was tried: mean over fresh batches. nan where none was tried."""
+    """How much the step that was tried lowers the loss, in the mean over fresh batches; nan if none was tried."""
     decrease_error: float = float("nan")
-    """Of the decrease, likewise."""
+    """Of the decrease: one-sided, at confidence 95 %."""
     length: float = float("nan")
     """Of the step that was tried."""
     gradients: int = 0
-    """Evaluations of the loss with its gradient that this verdict took."""
+    """Evaluations of the loss and its gradient that this verdict took."""
     escaped: bool = False
     """Whether the step was taken."""
     sentence: str = ""
-    """What was seen, and what to do."""
+    """What was seen and what to do, for people."""
 
     @property
     def pending(self) -> bool:
-        """Whether it waits for fresh batches."""
+        """Whether the candidate still waits for fresh batches."""
         return self.verdict == CANDIDATE
 
     def row(self) -> dict[str, Any]:
-        """The fields by name, plain numbers and words."""
+        """The fields by name, as plain numbers and strings."""
         return asdict(self)
 
     def scalars(self, prefix: str = "neon/") -> dict[str, float]:
-        """The numbers by name, as loggers want them; those that were not measured are left out."""
-        numbers = {
-            name: float(getattr(self, name)) for name in ("curvature", "decrease", "length", "gradients", "escaped")
-        }
-        return {prefix + name: number for name, number in numbers.items() if math.isfinite(number)}
+        """The numbers by name, for loggers. Those that were not measured are left out."""
+        names = ("curvature", "decrease", "length", "gradients", "escaped")
+        return {prefix + name: float(getattr(self, name)) for name in names if math.isfinite(getattr(self, name))}
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Event:

@@ -1,7 +1,7 @@
-"""Parameters that the loss does not feel: no gradient and no curvature, so neither a minimum nor a saddle.
+"""Flat parameters: they have neither gradient nor curvature, so x is neither a minimum nor a saddle in them.
 
-Dead ReLUs and saturated sigmoids are the usual case. What tells them from a saddle at which gradients vanish as well is
-that the gradients at the probes, next to x, vanish too.
+Dead ReLUs and saturated sigmoids are the usual case. At a saddle the gradient vanishes at x only; in a flat parameter
+it also vanishes at the probes beside x.
 """
 
 from __future__ import annotations
@@ -15,22 +15,17 @@ from unsaddle.objective import Evaluation
 from unsaddle.objectives.model.parameters import FlatParameters
 
 FLAT_TENSOR = 1e-5
-"""A parameter is flat if its gradient was never above this share of the largest, at x and at all probes."""
+"""A parameter is flat if its gradient, at x and at all probes, stays below this share of the largest one."""
 
 FLAT_SHARE = 0.1
-"""Flat parameters with so large a share of all numbers make a verdict. The bias of attention's keys, which is flat by
-construction, has less."""
+"""The share of flat parameters that makes a verdict. The bias of attention's keys is always flat, but has less."""
 
 FLAT_LOSS = 1e-6
-"""All is flat if moving x by its own length would change the loss by less than this share of it."""
+"""All is flat if a move of length ‖x‖ would change the loss by less than this share of it."""
 
 
 class Flatness:
-    """The largest gradient of each parameter that a search has seen, and what that says. For `Observed`.
-
-    Args:
-        flat: the parameters.
-    """
+    """Keeps the largest gradient of each parameter that a search has seen, and says whether parameters are flat."""
 
     def __init__(self, flat: FlatParameters) -> None:
         self._flat = flat
@@ -38,13 +33,13 @@ class Flatness:
         self._value: Tensor | None = None
 
     def note(self, seen: Evaluation) -> None:
-        """Take an evaluation in. The first one with a value is at x."""
+        """Takes in an evaluation, for `Observed`. The first one with a value is at x."""
         norms = torch.stack(torch._foreach_norm([piece for _, piece in self._flat.pieces(seen.grad)]))
         self._largest = torch.maximum(self._largest, norms)
         self._value = seen.value if self._value is None else self._value
 
     def all_flat(self, found: Curvature, x: Tensor) -> bool:
-        """Whether no parameter changes the loss, as far as gradient and curvature at x tell."""
+        """Whether no parameter changes the loss, by the gradient and the curvature at x."""
         reach = max(1.0, vectors.norm(x))
         curvature = found.smoothness if found.smoothness > 0.0 else 0.0  # nan where there was no extraction.
         change = (found.gradient_norm + curvature * reach) * reach
@@ -52,8 +47,8 @@ class Flatness:
         return found.status is Status.FLAT or change <= FLAT_LOSS * loss
 
     def flat_tensors(self) -> tuple[float, str]:
-        """The share of all parameters that is flat, and a sentence on which they are."""
-        # Where each rank has seen a part of every gradient, its largest parts stand for those of the largest whole.
+        """The share of all parameters that is flat, and a sentence that names them."""
+        # A rank may have seen a part of every gradient only. The largest parts then stand for the largest whole.
         seen = vectors.summed(self._largest.square()).sqrt().tolist()
         sizes = [tensor.numel() for tensor in self._flat.tensors]
         flat = [i for i, norm in enumerate(seen) if norm <= FLAT_TENSOR * max(seen)]
@@ -66,8 +61,10 @@ class Flatness:
         )
 
     def sentence(self, found: Curvature, x: Tensor) -> str | None:
-        """What to say if enough of the parameters are flat for a verdict; else None."""
+        """The sentence of the verdict "flat", or None. If a direction was found, all parameters have to be flat."""
         if self.all_flat(found, x):
             return "No parameter changes the loss: dead or saturated units; re-initialise them."
+        if found.direction is not None:
+            return None
         share, sentence = self.flat_tensors()
         return sentence if share >= FLAT_SHARE else None

@@ -1,7 +1,8 @@
-"""`Neon`: any torch optimizer, promoted to one that tells a plateau from a saddle and leaves the latter."""
+"""`Neon`: wraps any torch optimizer, tells a saddle from a plateau, and leaves the saddle."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -22,21 +23,12 @@ from unsaddle.torch_optim.events import Event
 from unsaddle.torch_optim.prober import Prober
 from unsaddle.torch_optim.sharded_state import ShardedState
 
-HOOKS = (
-    "_optimizer_step_pre_hooks",
-    "_optimizer_step_post_hooks",
-    "_optimizer_state_dict_pre_hooks",
-    "_optimizer_state_dict_post_hooks",
-    "_optimizer_load_state_dict_pre_hooks",
-    "_optimizer_load_state_dict_post_hooks",
-)
-
 OWN_STATE = "neon"
 """Neon's entry in a state_dict, beside the base's `state` and `param_groups`."""
 
 
 class _OfBase:
-    """An attribute that is the base optimizer's own, to be read, set and deleted."""
+    """An attribute that is read, set and deleted on the base optimizer."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -52,34 +44,24 @@ class _OfBase:
 
 
 class Neon(Optimizer):
-    """An optimizer around an optimizer: it trains as the base does, looks for saddles now and then, and leaves them.
+    """An optimizer around another one, the base. It trains as the base does, detects saddles and leaves them.
 
-        optimizer = unsaddle.Neon(torch.optim.AdamW(model.parameters(), lr=1e-3))
-
-        def closure():
-            optimizer.zero_grad()
-            loss = criterion(model(inputs), targets)
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
-
-    Parameter groups and state are the base's own, so schedulers, checkpoints and all else that knows an optimizer work.
-    `step()` costs what the base costs. `step(closure)` may look: where the loss has stopped falling, budget permitting,
-    it seeks a direction of negative curvature on the batch at hand, with gradients only and without a trace. A
-    candidate is then measured on the next batches, a step along it is tried on the ones after, and made if the loss
-    falls. See `policy` for the rules and docs/optimizer.md for what they were measured to do.
+    Parameter groups and state are the base's own, so schedulers and checkpoints work. `step()` costs what the base
+    costs. `step(closure)` may probe: if the loss has stopped falling and the budget allows it, it seeks a direction of
+    negative curvature on the current batch, with gradients only and without side effects. The next batches measure the
+    curvature along it, the batches after them try a step, and the step is taken if the loss falls. The rules are in
+    `policy`; docs/optimizer.md has measurements.
 
     Args:
         optimizer: the base, an instance of any torch optimizer.
-        gamma: the curvature sought, γ; by default a hundredth of the largest that is seen.
-        every: steps between verdicts, at least; doubled with each verdict that leads nowhere.
+        gamma: γ, the curvature sought; by default a hundredth of the largest one seen.
+        every: least number of steps between verdicts. It doubles with each verdict that is not an escape.
         max_overhead: gradients for probing, as a share of those for training. The first probe is on credit.
         escape: whether to jump; False gives verdicts only.
         callback: called with each `Event`. Like hooks, it is not pickled or copied.
         seed: of the random starts.
-        process_group: the ranks that train together, each on batches of its own. By default those that the parameters
-            are sharded over, as by FSDP2, or else all that torch.distributed knows of, if it is in use.
+        process_group: the ranks that train together, each on its own batches. By default the ranks that the parameters
+            are sharded over (FSDP2), else all ranks if torch.distributed is in use.
 
     >>> x = torch.nn.Parameter(torch.zeros(2))
     >>> optimizer = Neon(torch.optim.SGD([x], lr=0.1), every=10)
@@ -97,7 +79,7 @@ class Neon(Optimizer):
     param_groups = _OfBase()
     state = _OfBase()
     defaults = _OfBase()
-    # How GradScaler talks to optimizers that unscale for themselves.
+    # GradScaler uses these with optimizers that unscale by themselves.
     _step_supports_amp_scaling = _OfBase()
     grad_scale = _OfBase()
     found_inf = _OfBase()
@@ -116,10 +98,8 @@ class Neon(Optimizer):
     ) -> None:
         if isinstance(optimizer, type) or not isinstance(optimizer, Optimizer):
             got = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else type(optimizer).__name__
-            raise TypeError(
-                f"optimizer must be an instance of a torch optimizer, got {got}; "
-                "write Neon(torch.optim.AdamW(model.parameters(), lr=1e-3))"
-            )
+            example = "write Neon(torch.optim.AdamW(model.parameters(), lr=1e-3))"
+            raise TypeError(f"optimizer must be an instance of a torch optimizer, got {got}; {example}")
         if isinstance(optimizer, Neon):
             raise TypeError("optimizer is a Neon already; wrap the optimizer inside it, its .base")
         if callback is not None and not callable(callback):
@@ -133,14 +113,17 @@ class Neon(Optimizer):
             seed=checks.count(seed, "seed", at_least=0),
         )
         self.callback, self._process_group = callback, process_group
-        self._prober = Prober(self.rules, policy.State())
-        self._find_ranks()  # Tells now what could not be probed later.
-        self._become_optimizer()
+        self._become_optimizer(policy.State())
 
-    def _become_optimizer(self) -> None:
-        """What `Optimizer.__init__` does beyond making groups and state, which are the base's."""
-        for name in HOOKS:
-            self.__dict__.setdefault(name, OrderedDict())
+    def _begin(self, state: policy.State) -> None:
+        self._prober = Prober(self.rules, state)
+
+    def _become_optimizer(self, state: policy.State) -> None:
+        """Does what `Optimizer.__init__` does, without groups and state: these are the base's."""
+        self._begin(state)
+        self._find_ranks()  # Raises now if the parameters cannot be probed.
+        for of, when in itertools.product(("step", "state_dict", "load_state_dict"), ("pre", "post")):
+            self.__dict__.setdefault(f"_optimizer_{of}_{when}_hooks", OrderedDict())
         self._patch_step_function()
 
     def _parameters(self) -> FlatParameters:
@@ -166,26 +149,21 @@ class Neon(Optimizer):
 
     @property
     def due(self) -> bool:
-        """Whether to look now, by wait, budget and, where losses are known, plateau; for loops that probe by hand."""
+        """Whether to probe now, by wait, budget and, if losses are known, plateau; for loops that call `probe`."""
         state = self._prober.state
         on_time = policy.waited(state, self.rules) and policy.affordable(state, self.rules)
         return on_time and (not state.losses or policy.plateau(state, self.rules))
 
     @property
     def overhead(self) -> float:
-        """Gradients spent on probing over those spent on training."""
+        """Gradients spent on probing, divided by those spent on training."""
         return self._prober.state.spent / max(1, self._prober.state.trained)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
-        """One step of the base. With a closure, a look at the curvature where the policy has it.
+        """One step of the base; with a closure, also a probe if it is due. Returns the base's loss.
 
-        Args:
-            closure: sets gradients to zero, computes the loss, calls backward, returns the loss; for one batch, the
-                same in every call.
-
-        Returns:
-            What the base returns, the loss.
+        The closure sets gradients to zero, computes the loss, calls backward and returns the loss, always of one batch.
         """
         state = self._prober.state
         if closure is None:
@@ -201,21 +179,17 @@ class Neon(Optimizer):
         return loss
 
     def probe(self, target: Closure | Objective, *, samples: int | None = None) -> Event:
-        """Look now, whatever the budget says.
+        """Probes now, whatever the budget says. A verdict is also added to `events`; a candidate is not.
 
         Args:
-            target: an objective over the model that is trained, which draws its own fresh samples and so gives a
-                verdict at once; or a closure, as for `step`. With a closure the answer may be "candidate": pass one
-                with another batch, or go on with `step(closure)`, until there is a verdict.
+            target: an objective over the trained model, or a closure as for `step`. An objective draws its own fresh
+                samples and gives a verdict at once. With a closure the answer may be "candidate": then pass closures
+                with other batches, or go on with `step(closure)`, until there is a verdict.
             samples: |S| for an objective; None for everything.
-
-        Returns:
-            The event. A verdict is also among `events`; a candidate is not.
         """
         if isinstance(target, Objective) and not isinstance(target, ClosureObjective):
             trained = [p for group in self.param_groups for p in group["params"]]
-            event = decide(target, trained, self._prober.state, self.rules, samples)
-            return self._report(event)
+            return self._report(decide(target, trained, self._prober.state, self.rules, samples))
         if not callable(target) or isinstance(target, torch.nn.Module):
             raise TypeError(
                 f"probe needs a closure that computes the loss and calls backward(), or an objective, got "
@@ -231,23 +205,23 @@ class Neon(Optimizer):
 
     def _report(self, event: Event) -> Event:
         if event.escaped and isinstance(self.base, torch.optim.LBFGS):
-            self.base.state.clear()  # Its memory is of differences along a path that the jump has left.
+            self.base.state.clear()  # Its curvature pairs are from before the jump.
         if self.callback is not None and not event.pending:
             self.callback(event)
         return event
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """The base's."""
+        """Calls the base's zero_grad."""
         self.base.zero_grad(set_to_none)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """The base's. A candidate that waits for fresh batches is forgotten: it was one of the old parameters."""
+        """Adds the group to the base. Drops the candidate, which is a direction of the old parameters."""
         self.base.add_param_group(param_group)
         self._find_ranks()
         self._prober.forget()
 
     def state_dict(self) -> dict[str, Any]:
-        """The base's, and Neon's own under "neon": where it is in its policy, so that a run goes on bit for bit."""
+        """The base's state, and Neon's own under "neon". A run that loads both goes on bit for bit."""
         for pre_hook in self._optimizer_state_dict_pre_hooks.values():
             pre_hook(self)
         packed = self.base.state_dict() | {OWN_STATE: self._prober.state.to_dict()}
@@ -256,66 +230,58 @@ class Neon(Optimizer):
         return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` gave, Neon's or that of the base alone, after which Neon starts afresh."""
+        """Loads what `state_dict` returned. With a state of the base alone, Neon starts afresh."""
         state_dict = dict(state_dict)
         for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = pre_hook(self, state_dict) or state_dict
-        own = state_dict.get(OWN_STATE, {})
-        state = policy.State.from_dict(own)
+        state = policy.State.from_dict(state_dict.get(OWN_STATE, {}))
         self.base.load_state_dict({key: value for key, value in state_dict.items() if key != OWN_STATE})
         if state.direction is not None:
             flat = self._parameters()
             state.direction = state.direction.to(device=flat.device, dtype=flat.dtype)
-        self._prober = Prober(self.rules, state)
+        self._begin(state)
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
 
     def sharded_state(self) -> ShardedState:
-        """Neon's own state for `torch.distributed.checkpoint`, to be saved and loaded beside that of the base."""
-
-        def replace(state: policy.State) -> None:
-            self._prober = Prober(self.rules, state)
-
-        return ShardedState(self._parameters(), self._prober.state, replace)
+        """Neon's own state for `torch.distributed.checkpoint`. Save and load it beside the base's."""
+        return ShardedState(self._parameters(), self._prober.state, self._begin)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"base": self.base, "rules": self.rules, "state": self._prober.state.to_dict()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.base, self.rules, self.callback, self._process_group = saved["base"], saved["rules"], None, None
-        self._prober = Prober(self.rules, policy.State.from_dict(saved["state"]))
-        self._find_ranks()
-        self._become_optimizer()
+        self._become_optimizer(policy.State.from_dict(saved["state"]))
 
     def __getattr__(self, name: str) -> Any:
-        """What only the base has, the train() and eval() of schedule-free ones for instance."""
+        """Attributes that only the base has, such as train() and eval() of schedule-free optimizers."""
         if name.startswith("__") or "base" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.base, name)
 
     def __repr__(self) -> str:
-        rules = self.rules
-        return (
-            f"Neon({self.base!r}, gamma={rules.gamma}, every={rules.every}, max_overhead={rules.max_overhead}, "
-            f"escape={rules.escape})"
-        )
+        rules = (f"{name}={getattr(self.rules, name)}" for name in ("gamma", "every", "max_overhead", "escape"))
+        return f"Neon({self.base!r}, {', '.join(rules)})"
 
 
 class _Counted:
-    """The closure as the base calls it: each call is counted, and the first one is watched for a backward."""
+    """The closure as the base calls it. Counts the calls, and checks on the first one that backward was called."""
 
     def __init__(self, closure: Closure, watched: list[dict[str, Any]] | None) -> None:
         self._closure, self.calls = closure, 0
         self._watched = None if watched is None else [p for group in watched for p in group["params"]]
 
+    def _gradients(self) -> list[tuple[Tensor | None, int]]:
+        """The tensors themselves, since a new one may get the address of one that is gone."""
+        return [(p.grad, -1 if p.grad is None else p.grad._version) for p in self._watched or ()]
+
     def __call__(self) -> Any:
-        # The tensors themselves are held, since a new one may get the address of one that is gone.
-        before = None if self._watched is None else [(p.grad, _version(p.grad)) for p in self._watched]
+        before = self._gradients()
         with torch.enable_grad():
             loss = self._closure()
-        if before is not None and self._watched is not None:
-            after = [(p.grad, _version(p.grad)) for p in self._watched]
-            if all(a is b and i == j for (a, i), (b, j) in zip(before, after, strict=True)):
+        if self._watched is not None:
+            if all(a is b and i == j for (a, i), (b, j) in zip(before, self._gradients(), strict=True)):
                 raise ValueError(
                     "the closure did not call backward, or not of a loss of the optimizer's parameters: expected it to "
                     "set gradients to zero, compute the loss, call loss.backward() and return the loss; or leave the "
@@ -331,7 +297,3 @@ class _Counted:
             self._watched = None
         self.calls += 1
         return loss
-
-
-def _version(grad: Tensor | None) -> int:
-    return -1 if grad is None else grad._version

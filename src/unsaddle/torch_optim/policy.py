@@ -1,12 +1,12 @@
-"""When to look, when to believe it, when to jump: the rules of `Neon`, and the state they keep.
+"""The rules of `Neon`, and the state they keep: when to probe, when to believe a direction, when to jump.
 
-    idle     plateau, waited long enough, budget left → an extraction on the batch at hand
+    idle     on a plateau, after the wait and within the budget: an extraction on the current batch
     confirm  the curvature along the direction on each of the next batches, until its interval decides
     trial    the loss at both ends of the step on each of the next batches; if it falls: jump
 
-No statistic that is free tells a saddle from a healthy plateau under mini-batch noise, so the budget and the back-off
-carry the policy, and the plateau test only keeps out of the first fall. A direction found on one batch is mostly that
-batch's noise, so nothing is believed before fresh batches say so.
+No free statistic tells a saddle from a healthy plateau under mini-batch noise. So the budget and the growing wait carry
+the policy, and the plateau test only skips the first fall. A direction found on one batch is mostly that batch's noise,
+so it is believed only when fresh batches agree.
 """
 
 from __future__ import annotations
@@ -26,46 +26,36 @@ from unsaddle.measure import student
 
 IDLE, CONFIRM, TRIAL = "idle", "confirm", "trial"
 
-DELTA = 0.05
-"""The probability that an unlucky random start hides a curvature below −γ."""
+DELTA, CONFIDENCE = 0.05, 0.95
+"""The probability that an unlucky random start hides a curvature below −γ, and the confidence of the one-sided
+t-intervals over fresh batches."""
 
-WINDOW = 100
-"""Losses that the plateau test looks at, or `every` if that is less."""
+WINDOW, SHORTEST_WINDOW = 100, 8
+"""Losses that the plateau test uses: `every`, but at most and at least these."""
 
-SHORTEST_WINDOW = 8
+PLATEAU, STANDARD_ERRORS = 1e-3, 2.0
+"""On a plateau the mean loss falls, between the halves of the window, by less than this share or standard errors."""
 
-PLATEAU = 1e-3
-"""A fall of the mean loss by less than this share of it, from one half of the window to the other, is a plateau, and"""
-
-STANDARD_ERRORS = 2.0
-"""so is one by less than so many standard errors."""
-
-EXTRACTION = 48
-"""Gradients that an extraction may take, with the measurement of what it finds."""
+EXTRACTION, LENGTHS = 48, 17
+"""Gradients that an extraction may take, including the measurement along the direction; and evaluations in the search
+for the step length, one at x and two for each length."""
 
 CONFIRMATIONS = (3, 4, 8)
-"""Fresh batches before a candidate may be dropped, before it may be believed, and in all; two gradients each."""
-
-LENGTHS = 17
-"""Evaluations of the search for the length of the step: at x, and both ways for each length."""
+"""Fresh batches before a candidate may be dropped, before it may be believed, and at most. Each takes two gradients."""
 
 TRIALS = (4, 8)
-"""Fresh batches that a step is tried on, at least and at most, three gradients each: the loss at x and a step to either
-side, for each of which a closure calls backward."""
+"""Fresh batches that a step is tried on, at least and at most. Each takes three gradients: at x and at both ends."""
 
 WORST_CASE = 1 + EXTRACTION + 2 * CONFIRMATIONS[2] + LENGTHS + 3 * TRIALS[1]
-"""Gradients that a probe takes at most; one is for whether the closure answers the same twice."""
-
-CONFIDENCE = 0.95
-"""Of the one-sided t-intervals over fresh batches."""
+"""Gradients that a probe takes at most. One of them checks that the closure answers the same twice."""
 
 LONGEST_WAIT = 32
-"""The wait doubles with every verdict that is not an escape, up to so many times `every`."""
+"""The wait doubles with every verdict that is not an escape, up to this multiple of `every`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What the user chose."""
+    """The settings of a `Neon`."""
 
     gamma: float | None
     every: int
@@ -78,60 +68,56 @@ class Rules:
         return max(SHORTEST_WINDOW, min(WINDOW, self.every))
 
     def question(self, probe: int, **more: Any) -> Question:
-        """What a probe asks; each draws another random start."""
+        """The question of a probe. Each probe has another random start."""
         return Question(gamma=self.gamma, delta=DELTA, seed=self.seed + probe, **more)
 
 
 @dataclass(kw_only=True)
 class State:
-    """All that `Neon` remembers: numbers, words and one vector, so that it fits into a checkpoint."""
+    """Everything that `Neon` remembers and a checkpoint has to hold: numbers, strings and one vector."""
 
     phase: str = IDLE
     steps: int = 0
-    """Training steps."""
     trained: int = 0
-    """Gradients spent on training,"""
+    """Gradients spent on training."""
     spent: int = 0
-    """and on probing."""
+    """Gradients spent on probing."""
     probes: int = 0
-    """Extractions begun; the seed of the next one."""
+    """Extractions begun. Each has another seed."""
     wait: int = 0
     """Steps to wait after the last verdict."""
     since: int = 0
-    """When that was."""
+    """The step of the last verdict."""
     losses: list[float | Tensor] = field(default_factory=list)
-    """The window; 0-dimensional tensors until somebody looks, since reading one waits for the device."""
+    """The window. Tensors stay tensors until the plateau test, since reading one waits for the device."""
     direction: Tensor | None = None
-    """Of the candidate, a unit vector over all parameters that require gradients."""
+    """The candidate: a unit vector over all parameters that require gradients."""
     radius: float = math.nan
     """Probe radius of the candidate."""
     gamma: float = math.nan
-    """What was looked for when it was found."""
+    """γ of the extraction that found the candidate."""
     found: float = math.nan
-    """Its curvature on the batch that it was found on."""
+    """Curvature of the candidate on the batch it was found on."""
     curvatures: list[float] = field(default_factory=list)
-    """The same on fresh batches."""
+    """Curvature of the candidate on each fresh batch."""
     length: float = math.nan
-    """Of the step on trial."""
+    """Length of the step on trial."""
     changes: list[float] = field(default_factory=list)
-    """Of the loss by that step, on fresh batches,"""
+    """Change of the loss by the step, on each fresh batch."""
     opposite: list[float] = field(default_factory=list)
-    """and by the opposite one."""
+    """Change of the loss by the opposite step, on each fresh batch."""
     gradients: int = 0
-    """Spent on the probe that is under way."""
+    """Gradients spent on the current probe."""
     events: list[dict[str, Any]] = field(default_factory=list)
-    """Rows."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For a checkpoint: plain numbers, words, lists, and the direction."""
-        return {f.name: _copy(getattr(self, f.name)) for f in fields(self)} | {
-            "losses": [float(x) for x in self.losses]
-        }
+        """A copy for a checkpoint, with losses as plain numbers."""
+        copied = {f.name: _copy(getattr(self, f.name)) for f in fields(self)}
+        return copied | {"losses": [float(loss) for loss in self.losses]}
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> State:
-        known = {f.name for f in fields(cls)}
-        if unknown := set(saved) - known:
+        if unknown := set(saved) - {f.name for f in fields(cls)}:
             raise ValueError(
                 f"the checkpoint's state of Neon has {', '.join(sorted(unknown))}, which this version does not know; "
                 "load it with the version that wrote it, or delete its entry 'neon' to start afresh"
@@ -148,7 +134,7 @@ def _copy(value: Any) -> Any:
 
 
 def record(state: State, rules: Rules, loss: Any, gradients: int) -> None:
-    """Write down a training step that returned `loss`."""
+    """Records a training step that returned `loss`."""
     state.steps += 1
     state.trained += gradients
     if loss is None:
@@ -156,24 +142,24 @@ def record(state: State, rules: Rules, loss: Any, gradients: int) -> None:
     if isinstance(loss, Tensor):
         loss = loss.detach().reshape(()).clone() if loss.numel() == 1 else math.nan  # The caller may reuse its memory.
     team = ranks.current()
-    if team is not None:  # Each has the loss of its own batch, and all must decide alike.
+    if team is not None:  # Each rank has the loss of its own batch, and all must decide alike.
         loss = team.mean(torch.as_tensor(loss, dtype=torch.float64 if isinstance(loss, float) else None))
     state.losses.append(loss)
     del state.losses[: -rules.window]
 
 
 def due(state: State, rules: Rules) -> bool:
-    """Whether to look now."""
+    """Whether to probe now."""
     return waited(state, rules) and affordable(state, rules) and plateau(state, rules)
 
 
 def waited(state: State, rules: Rules) -> bool:
-    """Whether the last verdict was long enough ago, and none is under way."""
+    """Whether the last verdict was long enough ago, and no probe is under way."""
     return state.phase == IDLE and state.steps - state.since >= max(rules.every, state.wait)
 
 
 def affordable(state: State, rules: Rules) -> bool:
-    """Whether a probe that goes on to its end stays within the budget. Up to the first verdict, one is on credit."""
+    """Whether a whole probe stays within the budget. The first probe is on credit."""
     if rules.max_overhead == 0.0:
         return False
     on_credit = not state.events and state.spent < WORST_CASE
@@ -181,7 +167,7 @@ def affordable(state: State, rules: Rules) -> bool:
 
 
 def plateau(state: State, rules: Rules) -> bool:
-    """Whether the loss has stopped falling, as far as a full window tells. A loss that is not finite is no plateau."""
+    """Whether the loss has stopped falling over a full window. A loss that is not finite is no plateau."""
     if len(state.losses) < rules.window:
         return False
     losses = [float(loss) for loss in state.losses]
@@ -196,7 +182,7 @@ def plateau(state: State, rules: Rules) -> bool:
 
 
 def interval(numbers: Sequence[float]) -> tuple[float, float]:
-    """Mean, and the half-width of a one-sided t-interval for it; nan from fewer than two."""
+    """The mean and the half-width of its one-sided t-interval, which is nan for fewer than two numbers."""
     mean = statistics.fmean(numbers) if numbers else math.nan
     if len(numbers) < 2:
         return mean, math.nan
@@ -205,7 +191,7 @@ def interval(numbers: Sequence[float]) -> tuple[float, float]:
 
 
 def confirmation(state: State) -> str:
-    """What fresh batches say of the candidate so far: "more", "batch only", "confirmed" or "undecided"."""
+    """What fresh batches say about the candidate so far: "more", "batch only", "confirmed" or "undecided"."""
     to_drop, to_believe, most = CONFIRMATIONS
     n = len(state.curvatures)
     mean, error = interval(state.curvatures)
@@ -217,10 +203,10 @@ def confirmation(state: State) -> str:
 
 
 def trial(changes: Sequence[float], opposite: Sequence[float]) -> str:
-    """What fresh batches say of the step and its opposite so far: "more", "better" or "failed".
+    """What fresh batches say about the step and its opposite so far: "more", "better" or "failed".
 
-    Half the sum of both changes is what curvature does to the loss. The slopes of single batches, which are most of the
-    noise, cancel in it; which way to go, they only tell on average.
+    The mean of both changes is the effect of curvature. The slopes of single batches are most of the noise, and cancel
+    in it. Their average tells which way to go.
     """
     least, most = TRIALS
     n = len(changes)
@@ -232,14 +218,13 @@ def trial(changes: Sequence[float], opposite: Sequence[float]) -> str:
     return "failed" if n >= most or not even - error < 0.0 else "more"
 
 
-def batches(numbers: Sequence[float]) -> str:
-    """What `numbers` come from, in words. Where they are all the same, nothing tells that the batches were fresh."""
-    repeated = len(numbers) > 1 and len(set(numbers)) == 1
-    return f"{len(numbers)} batches, the same on each" if repeated else f"{len(numbers)} fresh batches"
+def lower_side(length: float, changes: list[float], opposite: list[float]) -> tuple[float, list[float]]:
+    """The step or its opposite, as a signed length, with its changes of the loss: whichever lowers it more."""
+    return (-length, opposite) if sum(opposite) < sum(changes) else (length, changes)
 
 
 def awaited(state: State) -> str:
-    """What a candidate waits for, in words."""
+    """A sentence on what the candidate waits for."""
     if state.phase == TRIAL:
         least, most = TRIALS
         return f"A step along it is tried on fresh batches: {len(state.changes)} so far, {least} to {most} decide."
@@ -250,14 +235,14 @@ def awaited(state: State) -> str:
 
 
 def begin(state: State, direction: Tensor, *, radius: float, gamma: float, curvature: float) -> None:
-    """A candidate was found: wait for fresh batches."""
+    """Starts to wait for fresh batches, after a candidate was found."""
     state.phase, state.direction = CONFIRM, direction
     state.radius, state.gamma, state.found = radius, gamma, curvature
     state.curvatures, state.changes, state.opposite, state.length = [], [], [], math.nan
 
 
 def end(state: State, rules: Rules, event: dict[str, Any], *, escaped: bool) -> None:
-    """A verdict: write it down, forget the candidate, and wait, twice as long unless it was an escape."""
+    """Records a verdict, forgets the candidate and starts the wait: twice the last one, unless it was an escape."""
     state.events.append(event)
     state.phase, state.direction, state.gradients = IDLE, None, 0
     state.since = state.steps

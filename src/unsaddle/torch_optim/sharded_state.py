@@ -1,8 +1,7 @@
-"""Neon's state for torch.distributed.checkpoint: saved by some ranks, loaded by as many or by others.
+"""Neon's state for torch.distributed.checkpoint, which may load it on another number of ranks.
 
-That package loads into a state of the same shape as the one it saved, piece by piece. So there are always the same
-entries: all numbers and words as one text, and the direction of the candidate, zero where there is none, as one tensor
-for each parameter, sharded as the parameter is.
+That package loads into a state of the same shape as the saved one. So the entries are always the same: a text with all
+numbers, and the candidate's direction (or zero) as one tensor for each parameter, sharded as the parameter is.
 """
 
 from __future__ import annotations
@@ -19,13 +18,7 @@ from unsaddle.torch_optim import policy
 
 
 class ShardedState:
-    """What `torch.distributed.checkpoint` calls a Stateful.
-
-    Args:
-        flat: the parameters.
-        state: of Neon.
-        replace: is given the state that was loaded.
-    """
+    """Neon's state as a Stateful of `torch.distributed.checkpoint`. `replace` is called with the loaded state."""
 
     def __init__(self, flat: FlatParameters, state: policy.State, replace: Any) -> None:
         self._flat, self._state, self._replace = flat, state, replace
@@ -35,11 +28,9 @@ class ShardedState:
         direction = numbers.pop("direction")
         numbers["has_direction"] = direction is not None
         v = torch.zeros(self._flat.dimension, dtype=self._flat.dtype) if direction is None else direction
-        pieces = [
-            like(parameter, part.clone())
-            for parameter, (_, part) in zip(self._flat.tensors, self._flat.pieces(v), strict=True)
-        ]
-        return {"numbers": json.dumps(numbers), "direction": {str(i): piece for i, piece in enumerate(pieces)}}
+        parts = zip(self._flat.tensors, self._flat.pieces(v), strict=True)
+        pieces = {str(i): like(parameter, part.clone()) for i, (parameter, (_, part)) in enumerate(parts)}
+        return {"numbers": json.dumps(numbers), "direction": pieces}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         numbers = json.loads(state_dict["numbers"])
@@ -51,17 +42,11 @@ class ShardedState:
         self._replace(policy.State.from_dict(numbers | {"direction": v}))
 
 
-def like(parameter: Tensor, part: Tensor) -> Tensor:
-    """What this rank holds as a tensor that is sharded as `parameter` is."""
+def like(parameter: Any, part: Tensor) -> Tensor:
+    """This rank's part, as a tensor that is sharded as `parameter` is."""
     if not is_sharded(parameter):
         return part
     from torch.distributed.tensor import DTensor
 
-    return DTensor.from_local(
-        part,
-        parameter.device_mesh,  # type: ignore[attr-defined]
-        parameter.placements,  # type: ignore[attr-defined]
-        run_check=False,
-        shape=parameter.shape,
-        stride=parameter.stride(),
-    )
+    mesh, placements, shape = parameter.device_mesh, parameter.placements, parameter.shape
+    return DTensor.from_local(part, mesh, placements, run_check=False, shape=shape, stride=parameter.stride())

@@ -1,7 +1,4 @@
-"""SciPy's minimizers, promoted: they do not stop at saddles.
-
-`minimize` has the signature and the result of `scipy.optimize.minimize`; `neon` is the same as a custom method for it.
-"""
+"""SciPy's minimizers that do not stop at saddles: `minimize`, and `neon` as a custom method for SciPy's own."""
 
 from unsaddle.interop.scipy.promotion import minimize, neon
 

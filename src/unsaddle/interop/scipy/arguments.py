@@ -1,4 +1,4 @@
-"""What `minimize` is given, checked: the method, constraints, bounds and options."""
+"""Checks of the arguments of `minimize`: method, constraints, bounds and options."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ BOUNDED = ("L-BFGS-B", "TNC", "SLSQP", "trust-constr")
 """SciPy's methods that use gradients and take bounds."""
 
 METHODS = ("CG", "BFGS", *BOUNDED[:3], "Newton-CG", "trust-ncg", "trust-krylov", "trust-exact", "trust-constr")
-"""All that use gradients."""
+"""SciPy's methods that use gradients."""
 
 OUR_OWN = ("gamma", "delta", "max_escapes", "check_gradient", "seed")
 """Arguments of `minimize` that SciPy's methods do not have."""
 
 
 def checked_method(method: str | None, bounds: Any, constraints: Any) -> str:
-    """SciPy's name of the method; raises where it, or what it is to do, is not ours."""
+    """SciPy's name of the method. Raises ValueError if it, or its use here, is not supported."""
     if isinstance(constraints, dict) or not isinstance(constraints, (tuple, list)) or len(constraints) > 0:
         raise ValueError(
             "constraints are not supported: the curvature that matters is that of the Lagrangian on the constraints' "
@@ -38,7 +38,7 @@ def checked_method(method: str | None, bounds: Any, constraints: Any) -> str:
 
 
 def limits(bounds: Any, dimension: int) -> tuple[Array, Array]:
-    """Lower and upper bounds of every variable."""
+    """The lower and upper bound of every variable."""
     if bounds is None:
         return np.full(dimension, -np.inf), np.full(dimension, np.inf)
     if isinstance(bounds, Bounds):
@@ -47,10 +47,11 @@ def limits(bounds: Any, dimension: int) -> tuple[Array, Array]:
         rows = [tuple(row) for row in bounds]
         if len(rows) != dimension or any(len(row) != 2 for row in rows):
             raise ValueError(f"bounds must be {dimension} pairs (lower, upper), or a Bounds; got {bounds!r}")
-        pairs = (
-            np.array([-np.inf if low is None else low for low, _ in rows], dtype=np.float64),
-            np.array([np.inf if high is None else high for _, high in rows], dtype=np.float64),
+        lows, highs = (
+            [-np.inf if low is None else low for low, _ in rows],
+            [np.inf if up is None else up for _, up in rows],
         )
+        pairs = np.array(lows, dtype=np.float64), np.array(highs, dtype=np.float64)
     try:
         lower, upper = (np.array(np.broadcast_to(side, dimension), dtype=np.float64) for side in pairs)
     except ValueError:
@@ -61,11 +62,10 @@ def limits(bounds: Any, dimension: int) -> tuple[Array, Array]:
 
 
 def scipys_options(options: dict[str, Any] | None) -> dict[str, Any]:
-    """The options, none of which may be one of our arguments: SciPy would only warn, and go on without it."""
+    """A copy of the options. Raises ValueError if one is an argument of `minimize`: SciPy would warn and ignore it."""
+    options = dict(options or {})
     for name in OUR_OWN:
-        if name in (options or {}):
-            raise ValueError(
-                f"{name} is an argument of minimize and no option of SciPy's methods; "
-                f"pass it as minimize(..., {name}={(options or {})[name]!r})"
-            )
-    return dict(options or {})
+        if name in options:
+            right = f"pass it as minimize(..., {name}={options[name]!r})"
+            raise ValueError(f"{name} is an argument of minimize and no option of SciPy's methods; {right}")
+    return options

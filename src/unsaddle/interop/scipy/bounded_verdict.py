@@ -1,4 +1,4 @@
-"""The verdict on a point within bounds, and the step away from it if it is no minimum."""
+"""The verdict on a point within bounds, and the step away from it if it is not a minimum."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from unsaddle import vectors
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.interop.scipy.free_function import EndPoint, FreeFunction
+from unsaddle.interop.scipy.free_function import EndPoint, FreeFunction, Mask
 from unsaddle.interop.scipy.gradient_check import SECOND, check_beside, contradicting_curvature
 from unsaddle.interop.scipy.way_down import along_direction, along_lines, by_descent
 from unsaddle.judgement.judge import Judgement, Kind, judge, sentence
@@ -24,45 +22,39 @@ from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.objectives.differences import CENTRAL, Array
 
 FEW_VARIABLES, SURE = 10, 1e-9
-"""With fewer variables a search goes on to the last of them, and spends no more than this of δ on an unlucky start: on
-a plane, one in twenty hides far more than −γ."""
+"""With fewer variables δ is lowered to `SURE`, and the search goes on to the last variable. On a plane, one start in
+twenty would hide far more than −γ."""
 
 ROUGH = (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
-"""Where two gradients at one point may differ. There, and where the function is"""
+"""Statuses that may mean that two gradients at one point differ."""
 
 FARTHER = (*ROUGH, Status.FLAT)
-"""flat, longer probes may decide what short ones did not."""
+"""Statuses after which longer probes may decide."""
 
-NOTHING_FREE = Judgement(
-    Kind.MINIMUM,
-    "Every variable is at a bound, from where the function rises inwards or which leaves it no room; no curvature was "
-    "looked at.",
+NOTHING_FREE = (
+    "Every variable is at a bound: the function rises inwards, or there is no room. No curvature was measured."
 )
 
-NOT_LOWER = (
-    "One variable is at its bound with a derivative of zero: values do not fall inwards along what was tried; no more "
-    "is known."
-)
+NOT_LOWER = "One variable is at its bound with a derivative of zero. Along the lines tried, values do not fall inwards."
 
 COPOSITIVE = (
-    "There is a curvature of {:.3g} along a direction that may lead out of the bounds, and inside values do not fall "
-    "along what was tried. Whether they do elsewhere is not known, since it is not known whether the Hessian is "
-    "copositive: start inside of the bounds to see where that leads."
+    "There is a curvature of {:.3g} along a direction that may lead out of the bounds. Along the lines tried, values "
+    "inside do not fall. Whether the Hessian is copositive is not known: start inside of the bounds."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A verdict, and the way on from it."""
+    """A verdict, and the step to a lower point."""
 
     verdict: Verdict
     f: FreeFunction
-    """The function that it is about."""
+    """The function of the verdict."""
     moved: Array | None
-    """A lower point, where the verdict took looking for one."""
+    """A lower point, if one was found on the way to the verdict."""
 
     def step(self) -> Array | None:
-        """All variables after a step down, or None if values do not fall."""
+        """All variables after a step down; None if values do not fall."""
         v = self.verdict
         if self.moved is not None or v.direction is None:
             return self.moved
@@ -70,7 +62,7 @@ class Judged:
 
 
 class _Seen(NamedTuple):
-    """What was seen of some variables, and what it comes to."""
+    """The evidence on some of the variables, and the judgement."""
 
     f: FreeFunction
     found: Curvature
@@ -79,39 +71,27 @@ class _Seen(NamedTuple):
 
 
 def verdict_at(at: EndPoint, *, gamma: float | None, delta: float, seed: int, by_values: bool) -> Judged:
-    """Whether x, where SciPy has converged, is a minimum. The gradient counts as zero there, whatever its norm.
+    """Whether SciPy has converged at a minimum. The gradient there counts as zero, whatever its norm.
 
-    Args:
-        at: x.
-        gamma, delta, seed: of the search for negative curvature.
-        by_values: whether values of fun have to bear a minimum out. Raises ValueError where jac proves to be wrong.
+    With `by_values`, values of fun have to confirm a minimum. Raises ValueError if they show that jac is wrong.
     """
     ledger = at.ledger()
     seen = _weighed(at, Question(gamma=gamma, delta=delta, extractor="krylov", seed=seed, keep_history=True), ledger)
     if by_values and seen.judgement.kind is Kind.MINIMUM and at.free.any():
         seen = seen._replace(judgement=_borne_out(at, seen, seed, ledger))
-    norm, error = seen.found.gradient_norm, _gradient_error(seen.found)
-    verdict = assembled(
-        seen.f,
-        seen.f.point,
-        seen.found,
-        seen.judgement,
-        gradient_norm=norm,
-        gradient_error=error,
-        eps=norm + error,  # What counted as stationary was this point.
-        delta=delta,
-        cost=ledger.cost,
-    )
-    return Judged(verdict=verdict, f=seen.f, moved=seen.moved)
+    f, found, judgement, moved = seen
+    norm, error = found.gradient_norm, _gradient_error(found)
+    known: dict[str, Any] = {"gradient_norm": norm, "gradient_error": error, "delta": delta, "cost": ledger.cost}
+    verdict = assembled(f, f.point, found, judgement, eps=norm + error, **known)  # This point counted as stationary.
+    return Judged(verdict=verdict, f=f, moved=moved)
 
 
 def _weighed(at: EndPoint, question: Question, ledger: Ledger) -> _Seen:
-    """Combines what is seen of free and doubtful variables with what is seen of the free ones.
+    """Combines the search among free and doubtful variables with the search among the free ones.
 
-    Doubtful: at a bound, with a derivative of zero, so that nothing but the bound holds it. All are looked at as if the
-    function went on as a quadratic outside; if that is a minimum, so is x. If not, the way down may lead out. Values
-    inside decide whether there is one; where they do not fall, a single doubtful variable leaves what is seen of the
-    free ones, and several leave it undecided.
+    A doubtful variable is at a bound, with a derivative of zero. The first search takes the function to go on as a
+    quadratic outside. If it finds a minimum, x is one. If not, the way down may lead outside, so values inside decide.
+    If they do not fall, one doubtful variable leaves the verdict to the free ones; several leave x undecided.
     """
     free, doubtful = at.free, at.doubtful
     if not doubtful.any():
@@ -119,10 +99,8 @@ def _weighed(at: EndPoint, question: Question, ledger: Ledger) -> _Seen:
     f, found, (kind, reason), _ = seen = _searched(at, free | doubtful, question, ledger)
     if kind is Kind.MINIMUM:
         return seen
-    if kind is Kind.SADDLE:
-        falls = seen.judgement
-    else:
-        falls = Judgement(Kind.SADDLE, "The function falls from a bound inwards, where its derivative is 0.")
+    falls = Judgement(Kind.SADDLE, "The function falls from a bound inwards, where its derivative is 0.")
+    falls = seen.judgement if kind is Kind.SADDLE else falls
     inwards, number = torch.from_numpy(at.inwards[free | doubtful]), int(doubtful.sum())
     moved = along_lines(f, found, inwards)
     if moved is not None:
@@ -142,17 +120,17 @@ def _weighed(at: EndPoint, question: Question, ledger: Ledger) -> _Seen:
     return _Seen(rest.f, rest.found, Judgement(Kind.MINIMUM, f"{so_far} {NOT_LOWER}"))
 
 
-def _searched(at: EndPoint, variables: NDArray[np.bool_], question: Question, ledger: Ledger) -> _Seen:
-    """What the curvature says about x among some of the variables.
+def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger) -> _Seen:
+    """Searches for negative curvature among some of the variables, and judges.
 
-    A function that computes through terms much larger than x, as cos does near zero, moves in steps that a shift by
-    some roundings of x does not see; its gradients then seem exact, and probes are too short. Where they do not add up,
-    they are taken once more from the cube root of the precision, times max(1, ‖z‖).
+    Some functions compute with terms much larger than x, as cos does near zero. Their gradients change in steps that a
+    shift by a few roundings of x does not show. They then seem exact, and probes are too short. Probes that do not
+    decide are repeated from the cube root of the precision, times max(1, ‖z‖).
     """
     f = FreeFunction(at, variables)
     x = f.point
     if not len(x):
-        return _Seen(f, _nothing_sought(question.delta), NOTHING_FREE)
+        return _Seen(f, _nothing_sought(question.delta), Judgement(Kind.MINIMUM, NOTHING_FREE))
     start_delta = question.delta if len(x) >= FEW_VARIABLES else min(question.delta, SURE)
     question = replace(question, delta=start_delta, probe_radius=f.first_radius)
     found, farther = answer(f, x, question, ledger), CENTRAL * max(1.0, vectors.norm(x))
@@ -170,12 +148,10 @@ def _searched(at: EndPoint, variables: NDArray[np.bool_], question: Question, le
 
 
 def _borne_out(at: EndPoint, seen: _Seen, seed: int, ledger: Ledger) -> Judgement:
-    """The judgement by gradients; undecided where values of fun along a line within the bounds contradict them.
+    """The judgement by gradients; undecided if values of fun along a line within the bounds contradict them.
 
-    Where more than the free variables were looked at, the line of the search may lead out: another is drawn, and its
-    curvature takes a gradient.
-
-    Raises ValueError where jac proves to be wrong beside x.
+    If doubtful variables were searched, too, the line of the search may lead outside. Then another line is drawn, at
+    the cost of a gradient. Raises ValueError if jac is wrong beside x.
     """
     f, found = FreeFunction(at, at.free), seen.found
     if len(seen.f.point) > len(f.point):
@@ -205,18 +181,7 @@ def _gradient_error(found: Curvature) -> float:
 
 
 def _nothing_sought(delta: float) -> Curvature:
-    """What is known where no variable may move: nothing but that."""
-    unknown: dict[str, Any] = dict.fromkeys(
-        ("gamma", "sought", "curvature", "lowest", "smoothness", "radius", "relative_noise", "hessian_lipschitz"),
-        math.nan,
-    )
-    return Curvature(
-        direction=None,
-        status=Status.NOTHING_FOUND,
-        cost=Cost(),
-        delta=delta,
-        extractor="krylov",
-        gradient_norm=0.0,
-        noise=0.0,
-        **unknown,
-    )
+    """The result where no variable may move."""
+    names = ("gamma", "sought", "curvature", "lowest", "smoothness", "radius", "relative_noise", "hessian_lipschitz")
+    rest: dict[str, Any] = dict.fromkeys(names, math.nan) | {"direction": None, "gradient_norm": 0.0, "noise": 0.0}
+    return Curvature(status=Status.NOTHING_FOUND, cost=Cost(), delta=delta, extractor="krylov", **rest)

@@ -1,4 +1,4 @@
-"""fun, jac, hess and hessp as SciPy's users write them: checked, counted, and with the last gradients remembered."""
+"""fun, jac, hess and hessp as SciPy's users write them: checked, counted, with the last gradients in memory."""
 
 from __future__ import annotations
 
@@ -13,37 +13,25 @@ from unsaddle.objectives.differences import Array, Scheme
 from unsaddle.objectives.numpy_function import number
 
 REMEMBERED = 8
-"""Gradients kept, so that the one at the point where SciPy stops need not be taken again."""
+"""Gradients kept in memory, so that the one where SciPy stops is not computed again."""
 
 SCHEMES: dict[Any, Scheme] = {None: "2-point", False: "2-point", "2-point": "2-point", "3-point": "3-point", "cs": "cs"}
 
 
 class CountedFunction:
-    """The function that SciPy minimises, within bounds. Every call of fun and jac is counted, whoever asks.
+    """The function that SciPy minimises, within bounds. Every call of fun and jac is counted.
 
-    Args:
-        fun: `fun(x, *args) -> float`, or `(float, gradient)` with `jac=True`.
-        jac: `jac(x, *args) -> gradient`, True, None or False for SciPy's one-sided differences, or "2-point",
-            "3-point" or "cs".
-        args: further arguments of all.
-        lower, upper: the bounds, infinite where there are none.
-        hess, hessp: `hess(x, *args) -> matrix`, `hessp(x, p, *args) -> vector`; one or the other, or neither.
+    The arguments are as for SciPy, with infinite bounds where there are none. jac is a callable, True, or a scheme of
+    differences; None and False are "2-point".
 
     Attributes:
-        nfev, njev: calls of fun and of jac, or differences that were taken here.
-        nhev: Hessians, or their products, beside those that SciPy asks for, which it counts in a way of its own.
-        differences: how gradients are made of values; None where there is a gradient.
+        nfev, njev: calls of fun and jac, or differences taken here.
+        nhev: Hessians and products for our searches. SciPy counts its own.
+        differences: the scheme of differences; None with a gradient.
     """
 
     def __init__(
-        self,
-        fun: Callable[..., Any],
-        jac: Any,
-        args: tuple[Any, ...],
-        lower: Array,
-        upper: Array,
-        hess: Any = None,
-        hessp: Any = None,
+        self, fun: Any, jac: Any, args: tuple[Any, ...], lower: Array, upper: Array, hess: Any = None, hessp: Any = None
     ) -> None:
         if not callable(fun):
             raise TypeError(f"fun must be a callable, got {type(fun).__name__}")
@@ -58,7 +46,7 @@ class CountedFunction:
         self.nfev = self.njev = self.nhev = 0
 
     def for_scipy(self) -> dict[str, Any]:
-        """What SciPy is given as fun, jac, hess and hessp. Differences, of gradients too, it takes itself."""
+        """The arguments fun, jac, hess and hessp for SciPy. It takes differences by itself."""
         return {
             "fun": self.both if self._jac is True else self.value,
             "jac": True if self._jac is True else self._jac if self.differences else self.gradient,
@@ -67,7 +55,7 @@ class CountedFunction:
         }
 
     def begin(self, x: Array) -> tuple[float, Array | None]:
-        """f(x) and, unless they are differences or there is no f(x), ∇f(x), which SciPy will be given from memory."""
+        """f(x) and, with jac and a finite f(x), ∇f(x). SciPy then gets both from memory."""
         if self._jac is True:
             return self.both(x)
         value = float(self.value(x))
@@ -75,7 +63,7 @@ class CountedFunction:
         return value, None if self.differences or np.isnan(value) else self.gradient(x)
 
     def value(self, x: Array) -> Any:
-        """f(x); complex at a complex x, which "cs" asks for."""
+        """f(x); complex at a complex x, as "cs" needs it."""
         if self._first is not None and np.array_equal(self._first[0], x):
             value, self._first = self._first[1], None
             return value
@@ -86,7 +74,7 @@ class CountedFunction:
         return number(_pair(result)[0] if self._jac is True else result)
 
     def both(self, x: Array) -> tuple[float, Array]:
-        """f(x) and ∇f(x) of a function that returns both."""
+        """f(x) and ∇f(x), with `jac=True`."""
         known = self._recall(x)
         if known is not None:
             return known[1], known[2].copy()
@@ -96,7 +84,7 @@ class CountedFunction:
         return value, self._remember(x, grad, value)
 
     def gradient(self, x: Array) -> Array:
-        """∇f(x), by differences where there is no jac."""
+        """∇f(x), by differences without jac."""
         known = self._recall(x)
         if known is not None:
             return known[2].copy()
@@ -108,14 +96,13 @@ class CountedFunction:
         return self._remember(x, differences.gradient(self.value, x, self.differences, self.lower, self.upper))
 
     def products(self, x: Array) -> Callable[[Array], Any] | None:
-        """p ↦ ∇²f(x)p; None where there is neither hess nor hessp."""
+        """p ↦ ∇²f(x)p; None without hess and hessp."""
         if callable(self._hess):
-            if self._last_hessian is None or not np.array_equal(self._last_hessian[0], x):
+            known = self._last_hessian
+            if known is None or not np.array_equal(known[0], x):
                 self.nhev += 1
-                self._hessian(x)
-            assert self._last_hessian is not None
-            matrix = self._last_hessian[1]
-            return lambda p: matrix @ p
+                known = x, self._hessian(x)
+            return lambda p: known[1] @ p
         if self._hessp is None:
             return None
 
@@ -143,12 +130,10 @@ class CountedFunction:
     def _remember(self, x: Array, grad: Any, value: float = np.nan) -> Array:
         array = np.atleast_1d(np.array(grad, dtype=np.float64))
         if array.shape != x.shape:
-            raise ValueError(
-                f"jac must return an array of the shape of x, {x.shape}, got {array.shape}; "
-                "return one partial derivative for each variable, e.g. with .ravel()"
-            )
+            advice = "return one partial derivative for each variable, e.g. with .ravel()"
+            raise ValueError(f"jac must return an array of the shape of x, {x.shape}, got {array.shape}; {advice}")
         self._remembered.append((np.copy(x), value, array))
-        return array.copy()  # Some of SciPy's methods write into what they are given.
+        return array.copy()  # Some of SciPy's methods write into it.
 
 
 def _pair(result: Any) -> tuple[Any, Any]:

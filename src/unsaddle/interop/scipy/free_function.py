@@ -1,4 +1,4 @@
-"""The function of the variables that may move: what a verdict at a point within bounds is about."""
+"""The function of the variables that may move, at a point within bounds."""
 
 from __future__ import annotations
 
@@ -19,29 +19,27 @@ from unsaddle.objectives import differences
 from unsaddle.objectives.deterministic import Deterministic
 from unsaddle.objectives.differences import Array
 
+Mask = NDArray[np.bool_]
 TINY = float(np.finfo(np.float64).tiny)
-"""Numbers below have lost digits."""
+"""The least normal number. Smaller ones have fewer digits."""
 
 AT_BOUND = 1e-8
-"""A variable so near to a bound, times max(1, |x_i|), is at it."""
+"""A variable is at a bound within this distance, times max(1, |x_i|)."""
 
 VANISHING = 1e-5
-"""A derivative that counts as zero: the tolerance that SciPy's methods have by default."""
+"""Derivatives up to this count as zero. It is the default tolerance of SciPy's methods."""
 
-SHORT = 1e-7
-"""The first probe radius, as a share of how large x is or how far SciPy has come, whichever is more: rounding and
-truncation are both far below γ for a function that does not lose half of its digits."""
-
-SHORT_BY_DIFFERENCES = 1e-4
-"""The same where gradients are differences of values, which have half of the digits."""
+SHORT, SHORT_BY_DIFFERENCES = 1e-7, 1e-4
+"""The first probe radius, as a share of `FreeFunction.size`, with jac and by differences, which have half of the
+digits. Rounding and truncation are then far below γ, unless fun loses half of its digits."""
 
 PRESSED = 1e-3
-"""So near, times max(1, |x_i|), it is at it if the gradient presses it there harder than its distance: interior-point
-methods end at a distance of μ/|∂f/∂x_i| from an active bound."""
+"""Within this distance, times max(1, |x_i|), a variable is also at a bound if the derivative towards it is at least the
+distance. Interior-point methods end at a distance of μ/|∂f/∂x_i| from an active bound."""
 
 
 class _ProductLedger(Ledger):
-    """For gradients that are made of Hessian products."""
+    """Counts gradients as Hessian products, from which they are made."""
 
     def add_gradient(self, size: int) -> None:
         self.add_hessian_product(size)
@@ -49,31 +47,31 @@ class _ProductLedger(Ledger):
 
 @dataclass(frozen=True, kw_only=True)
 class EndPoint:
-    """Where SciPy has converged, and what is known there."""
+    """The point where SciPy has converged."""
 
     function: CountedFunction
     x: Array
     value: float
     start: Array
-    """Where SciPy began, which tells a scale beside x."""
+    """Where SciPy began. Its distance from x gives a scale."""
 
     @cached_property
     def grad(self) -> Array:
-        """∇f(x), which the function mostly remembers."""
+        """∇f(x), mostly from memory."""
         return self.function.gradient(self.x)
 
     @cached_property
     def product(self) -> Callable[[Array], Any] | None:
-        """p ↦ ∇²f(x)p for all variables, where `hess` or `hessp` was given."""
+        """p ↦ ∇²f(x)p for all variables; None without `hess` and `hessp`."""
         return self.function.products(self.x)
 
     def ledger(self) -> Ledger:
-        """A new ledger, which counts Hessian products as such."""
+        """A new ledger. It counts Hessian products if gradients are made of them."""
         return Ledger() if self.product is None else _ProductLedger()
 
     @cached_property
-    def free(self) -> NDArray[np.bool_]:
-        """Which variables are at no bound.
+    def free(self) -> Mask:
+        """The variables that are at no bound.
 
         >>> grad, bounds = np.array([1.0, 1.0, 0.0, 0.0]), (np.zeros(4), np.full(4, np.inf))
         >>> x, function = np.array([0.0, 1e-5, 1e-5, 3.0]), CountedFunction(sum, lambda x: grad, (), *bounds)
@@ -86,8 +84,8 @@ class EndPoint:
         return ~held
 
     @cached_property
-    def doubtful(self) -> NDArray[np.bool_]:
-        """Which variables are at a bound that no derivative presses them to, and could leave it.
+    def doubtful(self) -> Mask:
+        """The variables at a bound, with room to leave it, whose derivative does not press them to it.
 
         >>> grad, bounds = np.array([1.0, 0.0, -1e-7, 0.0]), (np.zeros(4), np.full(4, np.inf))
         >>> x, function = np.array([0.0, 0.0, 0.0, 3.0]), CountedFunction(sum, lambda x: grad, (), *bounds)
@@ -101,13 +99,13 @@ class EndPoint:
 
     @property
     def inwards(self) -> Array:
-        """±1 for each doubtful variable, whichever leads away from its bound; 0 for the others."""
+        """±1 for each doubtful variable, away from its bound; 0 for the others."""
         (below, _), (above, _) = self._sides
         return np.where(below <= above, 1.0, -1.0) * self.doubtful
 
     @property
     def _sides(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """How far the lower bound is and how hard the gradient presses towards it; the same of the upper one."""
+        """For the lower bound, then for the upper one: the distance, and how hard the gradient presses towards it."""
         return (self.x - self.function.lower, self.grad), (self.function.upper - self.x, -self.grad)
 
     @property
@@ -116,26 +114,21 @@ class EndPoint:
 
 
 class FreeFunction(Deterministic):
-    """f as a function of its free variables z: an objective with a `point` of its own.
+    """f as a function of its free variables z: an objective with a `point`.
 
-    Where a Hessian product was given, z is the displacement from x and the gradient is ∇f(x) + Hz, so that H multiplies
-    z itself and not what rounding leaves of it in x + z. Else z are the variables, and the gradient is jac's. Where a
-    point is outside of the bounds, the offsets that lead out are taken the other way, and the gradient is
-    ∇f(x+in) − ∇f(x−out) + ∇f(x): the same for a quadratic, and no point outside is evaluated.
-
-    Args:
-        at: where.
-        free: which variables may move.
+    Without Hessian products z are the variables, and the gradient is jac's. With them z is the displacement from x, and
+    the gradient is ∇f(x) + Hz: so H multiplies z itself, without the rounding of x + z. No point outside of the bounds
+    is evaluated: the gradient there is ∇f(x+in) − ∇f(x−out) + ∇f(x), which for a quadratic is the same.
 
     Attributes:
-        at, free: the same.
-        size: how large x is, or how far SciPy has come, whichever is more.
-        first_radius: how far the first probes go.
-        source: what its curvature comes from, "jac" or "hess".
-        by_differences: whether gradients are differences of values, off by their rounding.
+        at, free: the end point, and the variables that may move.
+        size: the larger of ‖x‖ and the distance that SciPy has come.
+        first_radius: the radius of the first probes.
+        source: the source of its curvature, "jac" or "hess".
+        by_differences: whether gradients are differences of values.
     """
 
-    def __init__(self, at: EndPoint, free: NDArray[np.bool_]) -> None:
+    def __init__(self, at: EndPoint, free: Mask) -> None:
         super().__init__(_Oracle(self), "a function of free variables")
         x = at.x[free]
         self.at, self.free = at, free
@@ -144,7 +137,7 @@ class FreeFunction(Deterministic):
         self.source = "jac" if at.product is None else "hess"
         self.by_differences = at.product is None and at.function.differences in ("2-point", "3-point")
         share = SHORT_BY_DIFFERENCES if self.by_differences else SHORT
-        # Products are linear: any length will do.
+        # Products are linear, so any length will do.
         self.first_radius = max(share * self.size, TINY) if at.product is None else 1.0
 
     @property
@@ -159,15 +152,15 @@ class FreeFunction(Deterministic):
         return variables
 
     def inside(self, z: Tensor) -> Array:
-        """All variables, with the free ones at z or, if that is outside, at the bounds."""
+        """All variables, with the free ones at z, clipped to the bounds."""
         return np.clip(self.all_variables(z), self.at.function.lower, self.at.function.upper)
 
     def offset(self, p: Tensor) -> Tensor:
-        """The offset nearest to p that stays within the bounds."""
+        """The offset nearest to p within the bounds."""
         return torch.from_numpy((self.inside(self.point + p) - self.inside(self.point))[self.free])
 
     def embedded(self, v: Tensor) -> Array:
-        """A direction of the free variables among all."""
+        """A direction of the free variables as one of all variables."""
         direction = np.zeros_like(self.at.x)
         direction[self.free] = v.numpy()
         return direction
@@ -183,7 +176,7 @@ class _Oracle(Oracle):
         return torch.tensor(value, dtype=torch.float64)
 
     def value_and_grad(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """∇f, and f at x only: a probe reads no other value, and fun may be costly."""
+        """∇f(z), and f at x only: a probe reads no other value, and fun may be costly."""
         at, here = self._f.at, torch.equal(z, self._f.point)
         grad = at.grad if here else self._gradient_at(z)
         return torch.tensor(at.value if here else np.nan, dtype=torch.float64), torch.from_numpy(grad[self._f.free])
@@ -191,8 +184,7 @@ class _Oracle(Oracle):
     def _gradient_at(self, z: Tensor) -> Array:
         at, f = self._f.at, self._f.at.function
         if at.product is not None:
-            product: Array = np.asarray(at.product(self._f.embedded(z)), dtype=np.float64).ravel()
-            return at.grad + product
+            return at.grad + np.asarray(at.product(self._f.embedded(z)), dtype=np.float64).ravel()
         point = self._f.all_variables(z)
         if f.inside(point):
             return f.gradient(point)
@@ -204,6 +196,6 @@ class _Oracle(Oracle):
         return there - f.gradient(mirrored) + at.grad
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
-        """Of differences of values: their rounding."""
+        """The rounding of differences of values."""
         scheme = self._f.at.function.differences if self._f.by_differences else None
         return differences.rounding_error(scheme, value, grad_norm, len(self._f.point))

@@ -1,51 +1,41 @@
-"""Whether a gradient is that of its function: values along a line, and component by component if not."""
+"""Whether jac is the gradient of fun, by values along a line and, if not, component by component."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unsaddle.interop.scipy.counted_function import CountedFunction
+from unsaddle.interop.scipy.free_function import TINY, Mask
 from unsaddle.objectives.differences import CENTRAL, EPS, FORWARD, Array
 
-STEPS = (1.0, 1.0 / 30.0, 30.0, 900.0)
-"""Steps of differences, in units of the cube root of the precision times |x_i| (or 1, where x_i is zero): the first is
-best for smooth functions in double precision, functions that vary quickly need shorter ones, and those that compute in
-less precision longer ones."""
+STEPS, SHORTER = (1.0, 1.0 / 30.0, 30.0, 900.0), (1e-3, 3e-5)
+"""Steps of differences, in units of the cube root of the precision times |x_i| or 1. The first suits smooth functions,
+shorter ones suit quick functions, longer ones functions of low precision. `SHORTER` check a contradiction once more."""
 
-SHORTER = (1e-3, 3e-5)
-"""Steps at which a contradiction is looked at once more."""
-
-TOLERANCE = 1e-7
-"""A difference that is so near to the derivative, as a share of the gradient's norm, agrees with it."""
-
-NEGLIGIBLE = 1e-2
-"""And so does one that is off by less than this share of how much the derivative changes over the step: at a stationary
-point both are rounding."""
+TOLERANCE, NEGLIGIBLE = 1e-7, 1e-2
+"""A difference agrees with the derivative within the first share of the gradient's norm, or within the second share of
+the change of the derivative over the step. At a stationary point both are rounding."""
 
 BELIEVED = 0.1
-"""Two differences are believed against jac if they are this much nearer to each other than to it."""
+"""Differences are believed against jac if they differ by at most this share of their distance from jac."""
 
 SECOND = EPS**0.25
-"""The step of second differences, times the size of x, that loses as much to rounding as to truncation."""
+"""The step of second differences, times the size of x, at which rounding and truncation are equal."""
 
 SECOND_STEPS = (10.0, 1.0, 0.1, 0.01)
-"""Steps of second differences, in units of that: the second is tried first, and three in a row have to agree against
-jac. Two can by accident, where the function turns over their length."""
+"""Steps of second differences, in units of `SECOND`. The second is tried first. Three in a row have to agree against
+jac: two can agree by accident, if the function turns over their length."""
 
 SECOND_TOLERANCE = 1e-4
-"""A second difference that is so near to the curvature, as a share of the largest curvature, agrees with it."""
+"""A second difference agrees with the curvature within this share of the largest curvature."""
 
 ROUNDING = 16.0 * EPS
-"""Rounding of a value, as a share of it."""
-
-TINY = float(np.finfo(np.float64).tiny)
-"""Squares below have lost digits."""
+"""Relative rounding of a value."""
 
 BESIDE = 1e-2
-"""How far from x, as a share of its size, jac is compared component by component where its derivative is wrong."""
+"""The distance from x, as a share of its size, at which `check_beside` compares jac."""
 
 
 def check_gradient(
@@ -54,13 +44,13 @@ def check_gradient(
     grad: Array,
     seed: int,
     where: str = "near the start",
-    among: NDArray[np.bool_] | None = None,
+    among: Mask | None = None,
 ) -> None:
-    """Raise if grad is not the gradient at x, as far as values tell, naming the worst component. Two values, mostly.
+    """Raises ValueError if grad is not the gradient at x by values, and names the worst component. Mostly two values.
 
-    A wrong gradient differs from the differences at every step, and these agree among themselves. What fails otherwise
-    (a jump, noise, a kink) is not the gradient's fault and is left to the verdict. The line is along all variables or
-    those `among` which it is sought: where one is at a bound, differences are one-sided and see less.
+    A gradient is wrong if it differs from the differences at every step, and these agree with each other. A jump, noise
+    or a kink is left to the verdict. The line is along the variables in `among`, by default all. At a bound differences
+    are one-sided and see less.
     """
     v = np.random.default_rng(seed).standard_normal(x.size) * (1.0 if among is None else among)
     v /= np.linalg.norm(v)
@@ -81,22 +71,17 @@ def check_gradient(
 def contradicting_curvature(
     function: CountedFunction, x: Array, value: float, v: Array, *, curvature: float, largest: float, size: float
 ) -> float | None:
-    """The curvature along a unit v by values, where it is not the one by gradients; None if it agrees. Two values.
+    """The curvature along a unit v by values, if it contradicts the one by gradients; else None. Mostly two values.
 
         (f(x+hv) − 2f(x) + f(x−hv))/h²
 
-    A gradient that is wrong only where some coordinate is not zero is right at a symmetric start, and at the point that
-    it leads to; its derivative is wrong there. Where the bounds leave no room, or h² underflows, nothing is said.
-
-    Args:
-        value: f(x).
-        curvature: along v, by gradients.
-        largest: the largest curvature that gradients have shown.
-        size: how large x is, to take steps by.
+    A gradient may be wrong only where some coordinate is not zero. It is then right at a symmetric start and at the
+    point that it leads to, but its derivative is wrong there. Returns None if bounds leave no room or h² underflows.
+    `curvature` and `largest` are by gradients: along v, and the largest seen. `size` is the scale of x, for the steps.
     """
 
     def difference(step: float, size: float = size) -> tuple[float, bool]:
-        """The second difference, and whether it contradicts."""
+        """The second difference, and whether it contradicts the curvature."""
         h = step * SECOND * size
         if h**2 < TINY or not (function.inside(x + h * v) and function.inside(x - h * v)):
             return np.nan, False
@@ -112,17 +97,19 @@ def contradicting_curvature(
         differences = np.array([by_values for by_values, _ in three])
         off = np.abs(differences - curvature).min()
         if all(contradicts for _, contradicts in three) and np.ptp(differences) <= BELIEVED * off:
-            # Around a tiny x values may not change at all, and at a length that has nothing to do with x they do.
+            # Around a tiny x values may not change at all. At a length of 1 they do.
             unseen = not differences.any() and not difference(1.0, max(1.0, size))[1]
             return None if unseen else float(np.median(differences))
     return None
 
 
 def check_beside(function: CountedFunction, x: Array, v: Array, size: float, seed: int) -> None:
-    """Raise if jac is not the gradient some way along v from x, to where it had seemed right. Costs a gradient."""
-    beside = np.clip(x + BESIDE * size * v, function.lower, function.upper)
-    where = "beside the point where SciPy has converged"
-    check_gradient(function, beside, function.gradient(beside), seed, where, among=v != 0.0)
+    """Raises ValueError if jac is not the gradient at a distance from x along v. Costs a gradient."""
+    x, where = (
+        np.clip(x + BESIDE * size * v, function.lower, function.upper),
+        "beside the point where SciPy has converged",
+    )
+    check_gradient(function, x, function.gradient(x), seed, where, among=v != 0.0)
 
 
 class _Ends(NamedTuple):
@@ -131,7 +118,7 @@ class _Ends(NamedTuple):
     high: float
     low: float
     between: Array
-    """The one end minus the other."""
+    """The high end minus the low end."""
     length: float
 
     @property
@@ -148,7 +135,7 @@ class _Ends(NamedTuple):
 
 
 def _opposite(function: CountedFunction, x: Array, offset: Array) -> _Ends:
-    """Values at x ± offset, or at the bounds; nan where these leave no room."""
+    """Values at x ± offset, clipped to the bounds; nan if these leave no room."""
     above, below = (np.clip(x + side * offset, function.lower, function.upper) for side in (1.0, -1.0))
     between = above - below
     length = float(np.linalg.norm(between))
@@ -158,8 +145,8 @@ def _opposite(function: CountedFunction, x: Array, offset: Array) -> _Ends:
 
 
 def _disagreement(function: CountedFunction, x: Array, v: Array, grad: Array) -> float | None:
-    """The derivative along v by values, where it is not grad·v; None if it agrees, or if nothing can be said."""
-    # What is left of a zero after a step must not make its steps vanish.
+    """The derivative along v by values, if it contradicts grad·v; else None."""
+    # A coordinate that is zero up to rounding has steps as one of size 1.
     scale = np.where(np.abs(x) <= FORWARD * np.abs(x).max(), 1.0, np.abs(x))
     here, before = None, np.nan
     for step in STEPS:
@@ -178,10 +165,10 @@ def _disagreement(function: CountedFunction, x: Array, v: Array, grad: Array) ->
 
 
 def _was_seen_wrong(function: CountedFunction, x: Array, v: Array, grad: Array, scale: Array, believed: float) -> bool:
-    """Whether differences at other steps take back what two had agreed on.
+    """Whether differences at other steps contradict the slope that two had agreed on.
 
-    Where the function oscillates over a step, differences are nearly zero, and shorter ones come nearer to jac. Where
-    they are zero, as those of cos(x) are all around an x of 1e-9, one that has nothing to do with x may see more.
+    If the function oscillates over a step, differences are nearly zero, and shorter steps come nearer to jac. If they
+    are exactly zero, as for cos near x = 1e-9, a step of size 1 may see more.
     """
     if believed == 0.0 and _opposite(function, x, CENTRAL * np.maximum(1.0, np.abs(x)) * v).slope != 0.0:
         return True

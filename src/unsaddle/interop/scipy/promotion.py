@@ -1,7 +1,8 @@
-"""NEON-A with a method of SciPy as its first-order method: run, look, leave the saddle, run again."""
+"""NEON-A with a method of SciPy as its first-order method: run, search, leave the saddle, run again."""
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,26 +12,19 @@ from scipy.optimize import OptimizeResult
 from scipy.optimize import minimize as scipy_minimize
 
 from unsaddle import checks
-from unsaddle.interop.scipy.arguments import OUR_OWN, checked_method, limits, scipys_options
+from unsaddle.interop.scipy import gradient_check
+from unsaddle.interop.scipy.arguments import checked_method, limits, scipys_options
 from unsaddle.interop.scipy.bounded_verdict import verdict_at
 from unsaddle.interop.scipy.counted_function import CountedFunction
 from unsaddle.interop.scipy.free_function import EndPoint
-from unsaddle.interop.scipy.gradient_check import check_beside
-from unsaddle.interop.scipy.gradient_check import check_gradient as check_against_values
 from unsaddle.judgement.verdict import Verdict
 from unsaddle.objectives.differences import Array
 
 BUDGETS = {"maxiter": "nit", "maxfun": "nfev", "maxfev": "nfev"}
-"""Options of SciPy's methods that bound all of a run, and the field of the result that counts against them."""
+"""Options of SciPy's methods that bound a run, and the fields of the result that count against them."""
 
-UNDECIDED, TOO_MANY_ESCAPES, STUCK, BUDGET = 100, 101, 102, 103
-"""`status` where SciPy has converged but this is not known to be a minimum; SciPy's own are all below."""
-
-NOT_FINITE = 104
-"""`status` where there is nothing to begin with."""
-
-SCIPYS = ("method", "jac", "hess", "hessp", "bounds", "constraints", "tol", "callback")
-"""Arguments of `minimize` that are SciPy's, and no options of a method."""
+UNDECIDED, TOO_MANY_ESCAPES, STUCK, BUDGET, NOT_FINITE = 100, 101, 102, 103, 104
+"""Values of `status` beyond SciPy's own. SciPy has converged, but not at a known minimum; or f(x0) is not finite."""
 
 
 def minimize(
@@ -53,35 +47,31 @@ def minimize(
     check_gradient: bool = True,
     seed: int = 0,
 ) -> OptimizeResult:
-    """`scipy.optimize.minimize`, not ending at saddles: when SciPy has converged, look; if it is a saddle, leave it.
+    """`scipy.optimize.minimize` that does not end at saddles: where SciPy has converged at one, it is left.
 
-    This is Algorithm 4 (NEON-A) with a method of SciPy in the place of 𝒜 and its test of convergence in the place of
-    ‖∇f‖ ≤ ε. The look is `verdict_at`, with gradients, or with products where `hess` or `hessp` is given. The step is
-    a line search along the direction found, by values of fun, which have to fall: no point is visited twice.
+    This is Algorithm 4 (NEON-A) with a method of SciPy in place of 𝒜, and its test of convergence in place of
+    ‖∇f‖ ≤ ε. `verdict_at` searches for negative curvature, with gradients, or with products if `hess` or `hessp` is
+    given. The step is a line search along the direction, by values of fun. They have to fall: no saddle comes twice.
 
     Args:
-        fun, x0, args, hess, hessp, tol, callback: as SciPy has them; the callback sees every run.
+        fun, x0, args, hess, hessp, tol, callback: as for SciPy. The callback sees every run.
         method: one of `arguments.METHODS`; None for SciPy's choice.
-        jac: as SciPy has it. Without one the gradients of the look are finite differences as well, which costs d or 2d
-            values each and widens the error of what is measured.
-        bounds: for the methods that take them. The look is within the variables that are not held at one.
+        jac: as for SciPy. Without it the search takes finite differences, too. Each gradient then costs d or 2d values,
+            and curvature has a larger error.
+        bounds: for methods that take them. The search is among the variables that are not held at a bound.
         constraints: none.
-        options: as SciPy has them; `maxiter`, `maxfun` and `maxfev` bound all runs together. None of the arguments
-            below.
-        gamma: curvatures down to −γ are let pass. By default a hundredth of the largest |eigenvalue|.
-        delta: the probability over the random start of a look that it misses a curvature below −γ.
-        max_escapes: at most so many saddles are left.
-        check_gradient: compare jac with values of fun where a run begins and, before a minimum is claimed, where it
-            ends, for two values each, and raise if it is wrong.
-        seed: of the looks.
+        options: as for SciPy. `maxiter`, `maxfun` and `maxfev` bound all runs together.
+        gamma: curvatures down to −γ are accepted. By default a hundredth of the largest |eigenvalue|.
+        delta: the probability, over the random start, that a search misses a curvature below −γ.
+        max_escapes: the number of saddles that may be left.
+        check_gradient: whether to compare jac with values of fun, where a run begins and where a minimum is claimed.
+            Costs two values each time. Raises ValueError if jac is wrong.
+        seed: of the searches.
 
     Returns:
-        SciPy's result of the last run, with `nit`, `nfev`, `njev` and `nhev` of all runs and looks, and with
-
-        - `verdict`: what is known about x, as `is_minimum` says it; None where SciPy did not converge;
-        - `escapes`: how many saddles were left.
-
-        `success` means that SciPy has converged and that the verdict is *minimum*. Otherwise `message` says why.
+        SciPy's result of the last run. `nit`, `nfev`, `njev` and `nhev` count all runs and searches. `verdict` is as of
+        `is_minimum`, None if SciPy did not converge; `escapes` is the number of saddles left. `success` means that
+        SciPy has converged and that the verdict is *minimum*. Otherwise `message` says why.
 
     >>> def f(x): return x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4
     >>> def g(x): return np.array([2 * x[0], -2 * x[1] + x[1] ** 3])
@@ -108,20 +98,16 @@ def minimize(
         return _not_begun(start, first, slope)
     by_values = check_gradient and function.differences is None
     if by_values and slope is not None:
-        check_against_values(function, start, slope, seed)
+        gradient_check.check_gradient(function, start, slope, seed)
     total = {"nit": 0, "nfev": 0, "njev": 0, "nhev": 0}
+    budgets = {name: count for name, count in BUDGETS.items() if options.get(name) is not None}
     escapes, lowest = 0, math.inf
     while True:
+        left = options | {name: max(1, options[name] - total[count]) for name, count in budgets.items()}
         result = scipy_minimize(
-            x0=x,
-            method=method,
-            bounds=bounds,
-            tol=tol,
-            callback=callback,
-            options=_what_is_left(options, total),
-            **function.for_scipy(),
+            x0=x, method=method, bounds=bounds, tol=tol, callback=callback, options=left, **function.for_scipy()
         )
-        result.setdefault("njev", result.nfev)  # TNC takes both at once, and counts them so.
+        result.setdefault("njev", result.nfev)  # TNC computes both at once, and counts nfev only.
         for name in total:
             total[name] += int(result.get(name, 0) or 0)
         verdict: Verdict | None = None
@@ -139,19 +125,20 @@ def minimize(
         if escapes == max_escapes:
             _fail(result, TOO_MANY_ESCAPES, f"but this is a saddle, and {escapes} have been left: raise max_escapes")
             break
-        if any(total[count] >= options[name] for name, count in _budgets(options).items()):
+        if any(total[count] >= options[name] for name, count in budgets.items()):
             _fail(result, BUDGET, "but this is a saddle, and the budget is spent: raise maxiter or maxfun")
             break
         moved = judged.step()
         if moved is None and by_values and verdict.direction is not None:
-            check_beside(function, x, judged.f.embedded(verdict.direction), judged.f.size, seed)
+            gradient_check.check_beside(function, x, judged.f.embedded(verdict.direction), judged.f.size, seed)
         if moved is None or not here < lowest:
             _fail(result, STUCK, "but this is a saddle by its gradients, along which the values of fun do not fall")
             break
         x, lowest, escapes = moved, here, escapes + 1
-        if by_values:  # What was right at a symmetric start may be wrong here.
-            check_against_values(function, x, function.gradient(x), seed + escapes, "after leaving a saddle")
-    # Calls of fun and jac are counted where they are made; differences and Hessians of SciPy's own by SciPy.
+        if by_values:  # A jac that is right at a symmetric start may be wrong here.
+            grad = function.gradient(x)
+            gradient_check.check_gradient(function, x, grad, seed + escapes, "after leaving a saddle")
+    # `function` counts calls of fun and jac; SciPy counts the differences and Hessians of its own.
     counts = total | {"nfev": function.nfev, "njev": function.njev + (total["njev"] if function.differences else 0)}
     counts["nhev"] += function.nhev
     result.update({name: count for name, count in counts.items() if name in result}, verdict=verdict, escapes=escapes)
@@ -161,14 +148,15 @@ def minimize(
 def neon(fun: Callable[..., Any], x0: Array, args: tuple[Any, ...] = (), **given: Any) -> OptimizeResult:
     """`minimize` as a custom method: `scipy.optimize.minimize(fun, x0, jac=jac, method=neon)`.
 
-    The method underneath and what else `minimize` takes are options, beside those of that method:
+    The arguments of `minimize` are options here, beside those of the method that it runs:
 
     >>> def f(x): return x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4
     >>> options = {"method": "BFGS", "gamma": 0.1, "maxiter": 50}
     >>> abs(scipy_minimize(f, [0.0, 0.0], method=neon, options=options).x).round(3).tolist()
     [0.0, 1.414]
     """
-    arguments = {name: given.pop(name) for name in (*SCIPYS, *OUR_OWN) if name in given}
+    names = inspect.signature(minimize).parameters.keys() - {"options"}
+    arguments = {name: given.pop(name) for name in names & given.keys()}
     return minimize(fun, x0, args, options=given, **arguments)
 
 
@@ -177,19 +165,9 @@ def _fail(result: OptimizeResult, status: int, reason: str) -> None:
 
 
 def _not_begun(x: Array, value: float, grad: Array | None) -> OptimizeResult:
-    """The result where fun or jac is not finite at the start: SciPy would spend its evaluations on nothing."""
+    """The result if fun or jac is not finite at the start. SciPy would waste its evaluations."""
     what = f"fun is {value}" if grad is None or not np.isfinite(value) else "jac is not finite"
     message = f"{what} at the start, so that there is no way to go: choose another x0"
     jac, njev = (np.full_like(x, np.nan), 0) if grad is None else (grad, 1)
     end = {"success": False, "status": NOT_FINITE, "message": message, "verdict": None}
     return OptimizeResult(x=x, fun=value, jac=jac, nit=0, nfev=1, njev=njev, escapes=0, **end)
-
-
-def _what_is_left(options: dict[str, Any], spent: dict[str, int]) -> dict[str, Any]:
-    """SciPy's options, its budgets lowered by what earlier runs took."""
-    return options | {name: max(1, options[name] - spent[count]) for name, count in _budgets(options).items()}
-
-
-def _budgets(options: dict[str, Any]) -> dict[str, str]:
-    """Those of `BUDGETS` that are given; None is SciPy's for none."""
-    return {name: count for name, count in BUDGETS.items() if options.get(name) is not None}

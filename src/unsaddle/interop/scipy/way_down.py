@@ -1,4 +1,4 @@
-"""Ways down within the bounds, by values of fun: along a line, and by descent on the quadratic model."""
+"""Lower points within the bounds, by values of fun: along a line, and by descent on the quadratic model."""
 
 from __future__ import annotations
 
@@ -17,20 +17,16 @@ LONG = 1e-3
 """The first length of a step, times max(1, the size of x)."""
 
 TRIED = (1.0, 30.0, 1.0 / 30.0, 1e-3)
-"""Lengths, in units of that, at which a way from a bound is tried."""
+"""Lengths, in units of the first length, at which a way from a bound is tried."""
 
-MOST_DESCENTS = 10
-"""Gradients that a descent within the bounds may take."""
-
-STANDS = 1e-6
-"""A descent that moves by less than this share of its length has ended."""
+MOST_DESCENTS, STANDS = 10, 1e-6
+"""A descent ends after so many gradients, or if it moves by less than this share of its length."""
 
 
 def along_direction(f: FreeFunction, direction: Tensor, curvature: float, shortest: float) -> Array | None:
-    """The line search along the direction: from a thousandth of x's size on, else from the shortest length.
+    """A line search along the direction from a thousandth of x's size; if that fails, from the shortest length.
 
-    From the shortest it would take some thirty values of fun to come to where it matters. Points outside of the bounds
-    are put back to them.
+    From the shortest length it takes some thirty values of fun to reach that size. The result is clipped to the bounds.
     """
     for first_length in (_long(f), shortest):
         moved = by_line_search(f.sample(), f.point, direction, curvature=abs(curvature), first_length=first_length)
@@ -40,9 +36,9 @@ def along_direction(f: FreeFunction, direction: Tensor, curvature: float, shorte
 
 
 def along_lines(f: FreeFunction, found: Curvature, inwards: Tensor) -> Array | None:
-    """A lower point within the bounds: along ± the direction found, if there is one, or inwards along all in doubt.
+    """A lower point within the bounds, along ± the direction found or inwards along all doubtful variables; or None.
 
-    What leads out is cut off, so that ± the direction are the two parts of it that lead inwards.
+    Clipping to the bounds leaves of ± the direction the part that leads inwards.
     """
     v, all_in_doubt = found.direction, inwards / vectors.norm(inwards)
     for direction in (all_in_doubt,) if v is None else (v, -v, all_in_doubt):
@@ -53,10 +49,10 @@ def along_lines(f: FreeFunction, found: Curvature, inwards: Tensor) -> Array | N
 
 
 def by_descent(f: FreeFunction, found: Curvature, inwards: Tensor, seed: int, ledger: Ledger) -> Array | None:
-    """A lower point within the bounds, where projected descent on pᵀHp over offsets p of one length leads to it.
+    """A lower point within the bounds, by projected descent on pᵀHp over offsets p of one length; or None.
 
-    It begins at a random offset, inwards where a variable is in doubt. Whether a matrix is copositive is hard to say,
-    and a descent may end where pᵀHp > 0 though it is negative elsewhere: None says nothing.
+    It begins at a random offset, inwards for doubtful variables. None proves nothing: whether a matrix is copositive is
+    hard to decide, and a descent may end at pᵀHp > 0 though it is negative elsewhere.
     """
     length, sampled = _long(f), f.sample(ledger=ledger)
     grad = f.sample().grad(f.point)
@@ -89,10 +85,7 @@ def by_descent(f: FreeFunction, found: Curvature, inwards: Tensor, seed: int, le
 
 
 def _if_lower(f: FreeFunction, direction: Tensor, curvature: float) -> Array | None:
-    """A lower point along the direction, or None.
-
-    Mostly there is none, so that a few lengths have to do before a line search is begun.
-    """
+    """A lower point along the direction; mostly None, so a line search begins only if one of a few lengths is lower."""
     value = f.at.value
     rounding = 16.0 * EPS * abs(value)
     for share in TRIED:

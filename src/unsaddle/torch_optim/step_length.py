@@ -1,4 +1,4 @@
-"""What a verdict is made of, whether its samples come from closures or from an objective."""
+"""How far to step along a direction of negative curvature, by the loss and slopes of one sample."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from unsaddle.objective import SampledFunction
 from unsaddle.torch_optim import policy
 
 FIRST_LENGTH = 1e-3
-"""The first step that is tried, as a share of ‖x‖ (of 1 at x = 0)."""
+"""The first length tried, as a share of ‖x‖ (of 1 at x = 0)."""
 
 SHARE_OF_BEST = 0.5
-"""How much of the length that is best for one sample is tried on others, for which it is mostly too long. The descent
-that follows makes up for it."""
+"""The step taken, as a share of the best length on one sample. That length is mostly too long for other samples, and
+the descent that follows covers the rest."""
 
 
 def at(f: SampledFunction, x: Tensor, v: Tensor, s: float) -> tuple[float, float]:
@@ -26,15 +26,10 @@ def at(f: SampledFunction, x: Tensor, v: Tensor, s: float) -> tuple[float, float
 
 
 def length_along(f: SampledFunction, x: Tensor, v: Tensor, *, radius: float) -> float:
-    """How far to go along v or its opposite; 0 if nowhere is lower. At most `policy.LENGTHS` evaluations.
+    """How far to step along a unit vector v or −v; 0 if no point is lower. Takes at most `policy.LENGTHS` evaluations.
 
-    The mean of the losses at x + sv and x − sv is gone by: the slope at x, which on one batch is mostly noise, cancels.
-
-    Args:
-        f: one sample.
-        x: where from.
-        v: a unit vector.
-        radius: the probe radius: steps as short as that tell nothing.
+    The search uses the mean of the losses at x + sv and x − sv. In it the slope at x cancels, which on one sample is
+    mostly noise. The first length is at least four probe radii.
     """
     value = float(f.value(x))
 
