@@ -36,19 +36,12 @@ def at_zero(hessian):
 
 def probes(name, f_hat, settings, seed=0):
     """Where the gradients were taken, relative to x, and what came out."""
-    points = []
-    f = f_hat.f
-    original = f.value_and_grad
-
-    def watched(point):
-        points.append(point - f_hat.x)
-        return original(point)
-
-    f.value_and_grad = watched
+    points, f = [], f_hat.f
+    f_hat.f = f.observed_by(lambda seen: points.append(seen.point - f_hat.x))
     try:
         found = RUN[name](f_hat, settings, rng(seed), keep_history=True)
     finally:
-        f.value_and_grad = original
+        f_hat.f = f
     return points, found
 
 
