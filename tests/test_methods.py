@@ -413,6 +413,7 @@ def test_progress_is_shown_on_a_terminal() -> None:
         assert word in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("neon-")])
 def test_where_rounding_keeps_the_gradient_above_eps_a_run_stalls_and_says_so(method: str) -> None:
     """The gradient never is exactly zero in float32, and below 1e-2 the value of 100 no longer shows that it falls."""
@@ -424,6 +425,7 @@ def test_where_rounding_keeps_the_gradient_above_eps_a_run_stalls_and_says_so(me
     assert 0.0 < solution.gradient_norm < 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("neon-")])
 def test_an_eps_beyond_the_precision_ends_without_a_budget(method: str) -> None:
     f = Function(lambda x: 100.0 + (x @ x) ** 2 / 4.0 + x @ x / 2.0)

@@ -63,6 +63,7 @@ def test_there_are_problems_of_each_kind_to_be_stuck_at() -> None:
         assert name.lower() in names.lower(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "saddle"), STUCK)
 @pytest.mark.parametrize("method", FIRST_ORDER)
 def test_without_neon_the_same_method_stays_where_every_components_gradient_vanishes(

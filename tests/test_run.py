@@ -91,6 +91,7 @@ def test_a_sample_larger_than_what_is_left_is_not_drawn() -> None:
     run.objective.sample(39, run.generator).value(START)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["neon-scsg", "neon-sgd", "neon-svrg", "neon-msgd"])
 def test_a_run_that_ends_in_between_returns_the_last_point_that_was_checked(method: str) -> None:
     """With the value and the gradient norm that were seen there, and not those of another point."""
@@ -178,6 +179,7 @@ def test_an_error_in_the_objective_is_the_callers_to_see() -> None:
         minimize(Function(fun), START)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", method_names())
 def test_the_start_is_not_changed_and_the_same_seed_gives_the_same_run(method: str) -> None:
     start = START.clone()

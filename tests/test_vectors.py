@@ -132,6 +132,7 @@ def test_random_directions_are_uniform_on_the_sphere_by_their_moments():
     assert float((second.diag() - 1 / d).abs().max()) <= five * math.sqrt(2 * (d - 1) / (d**2 * (d + 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("d", [1, 2, 10])
 def test_noise_in_a_ball_is_uniform_by_its_radius(d, dtype):

@@ -95,6 +95,7 @@ def test_unknown_settings_are_refused_with_those_that_are_known(method: str) -> 
         solve(method, SPECTRUM.objective, torch.zeros(30, dtype=DOUBLE), temperature=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_theory_asks_for_what_it_cannot_know_and_then_runs(method: str) -> None:
     x = torch.ones(30, dtype=DOUBLE)
@@ -119,6 +120,7 @@ def test_a_start_that_is_not_finite_is_said_to_be_one(method: str) -> None:
     assert solution.status is Ending.NOT_FINITE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_events_are_few(method: str) -> None:
     solution = solve(method, SPECTRUM.objective, SPECTRUM.saddles[0].point, gamma=0.1, max_samples=2000)

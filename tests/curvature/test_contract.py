@@ -120,7 +120,9 @@ class Case:
 def _cases(kind: str | None, *, first_only: bool = False) -> list[Any]:
     return [
         pytest.param(
-            Case(problem, exact, stationary, method), id=f"{problem.name} {i}-{method}-{str(dtype).split('.')[1]}"
+            Case(problem, exact, stationary, method),
+            id=f"{problem.name} {i}-{method}-{str(dtype).split('.')[1]}",
+            marks=[] if dtype is torch.float64 and i == 0 else pytest.mark.slow,
         )
         for dtype in ZOO
         for problem, exact in zip(ZOO[dtype], ZOO[torch.float64], strict=True)

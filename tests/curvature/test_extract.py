@@ -141,6 +141,7 @@ def test_all_samples_of_a_finite_sum_need_no_fresh_ones() -> None:
     assert len(result.measurements) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("smoothness", [4.0, None])
 @pytest.mark.parametrize("samples", [None, 16])
 @pytest.mark.parametrize("method", EXTRACTORS)
@@ -288,6 +289,7 @@ def test_not_finite_away_from_x_is_a_status(method: str, smoothness: float | Non
     assert not result.found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", EXTRACTORS)
 def test_a_function_that_ends_at_any_radius_never_gives_an_unmeasured_direction(method: str) -> None:
     """Also where it ends between the two radii of the measurement, so that one of them cannot be measured."""
@@ -411,6 +413,7 @@ def test_a_gradient_that_reuses_one_buffer_gives_the_same_result(
 # --- Constants that are wrong ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hessian_lipschitz", [0.0, 1.0, None])
 @pytest.mark.parametrize("factor", [3.0, 4.0, 10.0, 100.0])
 @pytest.mark.parametrize("method", EXTRACTORS)
@@ -476,6 +479,7 @@ def test_a_gamma_below_the_rounding_of_float32_is_refused(method: str) -> None:
     assert double.found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("hessian_lipschitz", [1e-3, 1e-2, None])
 @pytest.mark.parametrize("method", EXTRACTORS)

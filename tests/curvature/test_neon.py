@@ -98,6 +98,7 @@ def test_the_vector_returned_is_the_iterate_that_passed():
     assert float(seen[-2] @ hessian @ seen[-2] / (seen[-2] @ seen[-2])) > -0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_theorem_1_at_a_larger_step(seed):
     """All constants of Theorem 1 but η, which is raised from 3e-11 to 0.02 so that the run ends: f̂ ≤ −2𝓕 is reached

@@ -236,6 +236,7 @@ def test_gradients_that_add_up_in_place_make_the_same_iterates(renormalise):
     assert a.lowest == pytest.approx(b.lowest, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_theorem_2_at_a_larger_step(seed):
     """All constants of Theorem 2 but η, which is raised from 4e-16 to 0.02 so that the run ends."""

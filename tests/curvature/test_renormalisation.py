@@ -78,6 +78,7 @@ def test_neon_is_normalised_power_iteration(seed):
         expected = unit(power @ expected)
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize(("lowest", "largest"), [(-1.0, 2.0), (0.0, 3.0), (0.5, 3.0)])
 def test_no_gradient_is_taken_outside_the_shell(name, lowest, largest):

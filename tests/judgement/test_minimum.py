@@ -26,7 +26,13 @@ KINDS = {"strict saddle": "saddle", "minimum": "minimum", "degenerate": "undecid
 
 def _zoo() -> list[Any]:
     return [
-        pytest.param(problem, exact, point, id=f"{problem.name} {i} {str(dtype).split('.')[1]}")
+        pytest.param(
+            problem,
+            exact,
+            point,
+            id=f"{problem.name} {i} {str(dtype).split('.')[1]}",
+            marks=[] if dtype is DOUBLE and i == 0 else pytest.mark.slow,
+        )
         for dtype in FLOATS
         for problem, exact in zip(zoo(dtype), zoo(), strict=True)
         for i, point in enumerate(problem.stationary_points)

@@ -33,6 +33,7 @@ def steps(neon, model, first, count, until=None):
     return first + count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", BASES.values(), ids=BASES.keys())
 @pytest.mark.parametrize("phase", [policy.IDLE, policy.CONFIRM, policy.TRIAL])
 def test_a_run_that_was_saved_and_loaded_goes_on_bit_for_bit(phase, make):

@@ -71,6 +71,7 @@ SPECTRA = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spectrum", SPECTRA.values(), ids=SPECTRA)
 @pytest.mark.parametrize(("capacity", "keep"), [(30, 8), (10, 4), (5, 2), (3, 1)])
 def test_the_bound_holds_for_every_eigenvector_below_at_every_step_and_restart(
