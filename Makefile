@@ -8,7 +8,7 @@ OUT ?= results
 DATA ?=
 LIKE ?= $(if $(findstring mnist,$(notdir $(DATA))),gisette)
 
-.PHONY: demo reproduce test quick lint bench clean
+.PHONY: demo reproduce test quick study lint bench clean
 
 demo: $(STAMP)
 	$(BIN)/unsaddle reproduce --targets 1 --out $(OUT)/demo
@@ -28,10 +28,14 @@ endif
 PYTEST := $(BIN)/python -m pytest -q -n auto
 
 test: $(STAMP)
-	$(PYTEST)
+	$(PYTEST) -m "not study"
+
+# How often claims hold, over hundreds of seeds.
+study: $(STAMP)
+	$(PYTEST) -m study tests
 
 quick: $(STAMP)
-	$(PYTEST) -m "not slow" tests
+	$(PYTEST) -m "not slow and not study" tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

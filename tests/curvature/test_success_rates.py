@@ -18,7 +18,7 @@ from unsaddle.curvature import Status, negative_curvature
 from unsaddle.objective import Oracle
 from unsaddle.problems import near_ties, positive_semidefinite, rank_one_negative
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.study
 
 SEEDS, DELTA, GAMMA, DIMENSION = 200, 0.05, 0.1, 40
 METHODS = ("neon", "neon+", "power", "lanczos")

@@ -52,7 +52,7 @@ def test_the_number_of_misses_allowed_is_the_binomial_quantile() -> None:
     assert more(MISSES) < 1e-4 <= more(MISSES - 5)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize(
     ("lowest", "rest", "basis"),
     [
