@@ -34,8 +34,10 @@ test: $(STAMP)
 study: $(STAMP)
 	$(PYTEST) -m study tests
 
+# Without files that start processes, or import large packages of others: trainers, JAX, ASE.
+APART := $(addprefix --ignore tests/,distributed interop/test_trainers.py interop/test_jax.py interop/test_ase.py)
 quick: $(STAMP)
-	$(PYTEST) -m "not slow and not study" tests
+	$(PYTEST) -m "not slow and not study" $(APART) tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

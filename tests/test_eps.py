@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,15 +16,6 @@ from unsaddle.problems import Problem, zoo
 from unsaddle.theory.quadratics import stationary_gradient
 
 DOUBLE = torch.float64
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two threads on vectors this short mostly wait for each other, the more so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Times:
@@ -55,6 +45,7 @@ class TimesOracle(Oracle):
         return self._factor * value, self._factor * grad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("problem", zoo(), ids=lambda problem: problem.name)
 def test_where_minimize_succeeds_is_minimum_says_minimum(problem: Problem, factor: float) -> None:

@@ -37,6 +37,7 @@ def axis(i: int) -> Tensor:
     return torch.eye(3, dtype=DOUBLE)[i]
 
 
+@pytest.mark.slow
 def test_it_is_the_interval_along_the_noisiest_of_the_lowest_directions() -> None:
     """Over 60 draws the mean of a sample deviation from 16 batches is within a fifth of the truth, by far."""
     found, objective = found_nothing(axis(0), axis(1), axis(2)), noisy([0.5, 2.0, 50.0])
