@@ -17,6 +17,8 @@ from unsaddle.objective import Objective
 from unsaddle.problems import Problem, zoo
 from unsaddle.problems.dense import eigenvalues
 
+pytestmark = pytest.mark.study
+
 EPS = 1e-3
 LONGEST = 2_000_000
 SADDLES = [
@@ -31,7 +33,6 @@ def beside(point: Tensor, distance: float = 1e-8) -> Tensor:
     return point + distance * off / off.norm()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "saddle"), SADDLES)
 @pytest.mark.parametrize("method", [f"neon-{name}" for name in FIRST_ORDER])
 def test_from_a_strict_saddle_and_beside_it_every_promoted_method_ends_at_a_second_order_point(
@@ -63,7 +64,6 @@ def test_there_are_problems_of_each_kind_to_be_stuck_at() -> None:
         assert name.lower() in names.lower(), name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "saddle"), STUCK)
 @pytest.mark.parametrize("method", FIRST_ORDER)
 def test_without_neon_the_same_method_stays_where_every_components_gradient_vanishes(

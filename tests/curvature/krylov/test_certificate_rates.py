@@ -49,7 +49,7 @@ def smooth(seed: int, radius: float, low: float, high: float) -> tuple[Callable[
     return slope, c + wave
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_the_error_covers_the_truth_on_2000_smooth_functions_and_radii() -> None:
     accepted = 0
     for seed in range(2000):
@@ -63,7 +63,7 @@ def test_the_error_covers_the_truth_on_2000_smooth_functions_and_radii() -> None
     assert accepted >= 1800
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_on_structure_of_1_to_30_radii_the_sign_is_never_wrong_and_the_error_rarely_too_small() -> None:
     """|t|, t² and t⁴ together can hide from three radii; of what is accepted, 2 % at most is off by more than said."""
     accepted = missed = 0
