@@ -1,4 +1,4 @@
-"""Identities of the algorithms around NEON (SM, SCSG, Neon2, Zhang and Li), as plain recurrences.
+"""Identities of NEON and of the algorithms around it (SM, SCSG, Neon2, Zhang and Li), as plain recurrences.
 
 The mathematics that later files rest on, and the errata that change it, stated independently of any implementation.
 """
@@ -6,9 +6,11 @@ The mathematics that later files rest on, and the errata that change it, stated 
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
+from tests.curvature.plain_algorithms import nc_find, neon, neon_plus
 from tests.curvature.quadratics import random_symmetric
 from unsaddle import Function
 from unsaddle.curvature.displaced import DisplacedFunction
@@ -199,3 +201,118 @@ def test_erratum_21_the_energy_inequality_has_one_plus_eta_gamma():
     for root in (0.5, 0.3, 0.1, 1e-3):
         zeta = 1 - root
         assert 1 - (1 + root**2) * zeta**2 >= 1 - zeta
+
+
+H = random_symmetric(8, 5, lowest=-1.0, largest=2.0).numpy()
+SLOPE, POINT, NOISE = (np.random.default_rng(seed).normal(size=8) for seed in range(3))
+
+
+def quadratic_with_slope(x):
+    return 0.5 * x @ H @ x + SLOPE @ x
+
+
+def its_gradient(x):
+    return H @ x + SLOPE
+
+
+def rayleigh(v):
+    return v @ H @ v / (v @ v)
+
+
+@pytest.mark.parametrize(("trust_radius", "last"), [(math.inf, 12), (6.0, 9), (1.0, None)])
+def test_plain_neon_on_a_quadratic_is_the_last_power_iterate_within_the_radius(trust_radius, last):
+    """Identity 2: u_τ = (I − ηH)^τ u_0 whatever ∇f(x) is; f̂ falls in τ, so that the last within U is lowest."""
+    settings = {"t": 12, "decrease": 1e-9, "trust_radius": trust_radius, "step_size": 0.3}
+    u = neon(quadratic_with_slope, its_gradient, POINT, NOISE, **settings)
+    expected = np.zeros(8) if last is None else np.linalg.matrix_power(np.eye(8) - 0.3 * H, last) @ NOISE
+    np.testing.assert_allclose(u, expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "how"),
+    [
+        ({"decrease": 31.25}, lambda ys, us: ys[7] - us[7], "ncfind y-u"),  # ζ√(6η𝓕) = 6, and no momentum is so long.
+        ({"decrease": 1.953125}, lambda ys, us: ys[5], "ncfind y_j"),  # 3/2, which is above ‖y_1 − u_1‖.
+        ({"t": 6}, lambda ys, us: ys[6], "best"),
+        ({"t": 6, "trust_radius": 1.0}, lambda ys, us: np.zeros(8), "nothing"),
+    ],
+)
+def test_plain_neon_plus_on_a_quadratic_is_a_linear_recurrence_with_four_exits(changes, expected, how):
+    """u_{τ+1} = (I − ηH)((1+ζ)u_τ − ζu_{τ−1}), after u_1 = (1+ζ)(I − ηH)u_0 − ζu_0, and y_{τ+1} = (I − ηH)u_τ.
+
+    Line 4 holds at τ just if y_τ − u_τ has curvature below −γ: here first at τ = 7.
+    """
+    eta, zeta, gamma = 0.3, 0.8, 0.995
+    M = np.eye(8) - eta * H
+    us = [NOISE, (1 + zeta) * M @ NOISE - zeta * NOISE]
+    while len(us) < 8:
+        us.append(M @ ((1 + zeta) * us[-1] - zeta * us[-2]))
+    ys = [NOISE, *(M @ u for u in us[:-1])]
+    assert [rayleigh(y - u) < -gamma for y, u in zip(ys[1:], us[1:], strict=True)] == [False] * 6 + [True]
+    settings = {"t": 7, "decrease": 1e-9, "trust_radius": math.inf} | changes
+    found, exit_taken = neon_plus(
+        quadratic_with_slope, its_gradient, POINT, NOISE, momentum=zeta, step_size=eta, gamma=gamma, **settings
+    )
+    assert exit_taken == how
+    np.testing.assert_allclose(found, expected(ys, us), rtol=1e-11, atol=1e-12)
+
+
+def test_plain_neon_and_neon_plus_accept_at_equality_and_ncfind_is_called_below_it():
+    """In one dimension with dyadic numbers, where float64 is exact."""
+    one, origin = np.ones(1), np.zeros(1)
+
+    def first(c, decrease, t=1):
+        """η = ¼ on f = −cx²/2 from u_0 = 1: u_1 = 1 + c/4 and f̂ = −c·u_1²/2."""
+        common = {"t": t, "decrease": decrease, "trust_radius": 1 + c / 4, "step_size": 0.25}
+        concave = (lambda x: -0.5 * c * float(x @ x)), (lambda x: -c * x), origin, one
+        return neon(*concave, **common), neon_plus(*concave, **common, momentum=0.5, gamma=c)
+
+    plain, _ = first(5.0, 2.25**2)
+    assert plain == 2.25
+    plain, _ = first(5.0, math.nextafter(2.25**2, math.inf))
+    assert plain == 0.0
+    _, (plus, how) = first(4.0, 4.0, t=3)  # The curvature is −γ, never below it: line 4 is strict.
+    assert (plus, how) == (2.0, "best")
+    _, (plus, how) = first(4.0, math.nextafter(4.0, math.inf), t=3)
+    assert (plus, how) == (0.0, "nothing")
+    plain, (plus, how) = first(4.0, 0.25, t=0)  # u_0 would do, but is not among u_1, …, u_t.
+    assert (plain, plus, how) == (0.0, 0.0, "nothing")
+
+
+@pytest.mark.parametrize(("trust_radius", "returns"), [(1.089, False), (1.111, True)])
+def test_plain_neon_returns_what_bounds_the_curvature_and_nothing_less(trust_radius, returns):
+    """Identity 5: with f̂(u) ≤ −5𝓕/2 and ‖u‖ ≤ U, uᵀ∇²f(x)u/‖u‖² ≤ −5𝓕/U² + L2·U/3.
+
+    f = x²/2 − L2|x|³/6 attains it at 0. Its curvature there is 1, and 𝓕 is such that U = 1.1 is the least that allows
+    it. Descent from 0.9 passes there in steps below 0.01.
+    """
+    L2, decrease = 3.0, (1.1 - 1.0) * 1.1**2 / 5
+    assert (-5 * decrease / trust_radius**2 + L2 * trust_radius / 3 >= 1.0) == returns
+    u = neon(
+        lambda x: float((x**2 / 2 - L2 / 6 * abs(x) ** 3).sum()),
+        lambda x: x - L2 / 2 * abs(x) * x,
+        np.zeros(1),
+        np.array([0.9]),
+        t=80,
+        decrease=decrease,
+        trust_radius=trust_radius,
+        step_size=0.01,
+    )
+    assert u.any() == returns
+
+
+def test_plain_neon_and_neon_plus_find_nothing_on_a_convex_quadratic_however_small_the_decrease():
+    scales = np.array([0.0, 0.5, 1.0, 2.0])
+    convex = (lambda x: 0.5 * float(x @ (scales * x))), (lambda x: scales * x), np.zeros(4), NOISE[:4]
+    common = {"t": 50, "decrease": math.ulp(0.0), "trust_radius": math.inf, "step_size": 0.3}
+    assert not neon(*convex, **common).any()
+    plus, how = neon_plus(*convex, **common, momentum=0.7, gamma=0.1)
+    assert (plus.any(), how) == (False, "nothing")
+
+
+@pytest.mark.parametrize(("momenta", "expected"), [([0.0, 1.0, 1.5, 2.0], 12.0), ([0.0, 1.0, 1.4], 1.4)])
+def test_plain_ncfind_takes_the_first_momentum_that_reaches_its_threshold(momenta, expected):
+    """ζ√(6η𝓕) = 3/2 here, and y_j = 10 + j."""
+    ys = [np.array([10.0 + j]) for j in range(len(momenta))]
+    us = [y - momentum for y, momentum in zip(ys, momenta, strict=True)]
+    assert nc_find(ys, us, momentum=0.5, step_size=0.25, decrease=6.0) == pytest.approx(expected)
