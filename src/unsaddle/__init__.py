@@ -1,7 +1,7 @@
 """Is it a minimum or a saddle, and which way is down? Answered with gradients only."""
 
 from unsaddle.cost import Cost
-from unsaddle.curvature import Curvature, Measurement, Status, negative_curvature
+from unsaddle.curvature import Curvature, Measurement, NeonPlusSettings, NeonSettings, Status, negative_curvature
 from unsaddle.judgement import Kind, Verdict, is_minimum
 from unsaddle.methods import minimize
 from unsaddle.objectives import FiniteSum, Function, ModelObjective, Stream, numpy_function
@@ -19,6 +19,8 @@ __all__ = [
     "Measurement",
     "ModelObjective",
     "Neon",
+    "NeonPlusSettings",
+    "NeonSettings",
     "Solution",
     "Status",
     "Stream",

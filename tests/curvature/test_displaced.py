@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import Function
-from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
+from unsaddle.curvature.displaced import DisplacedFunction, above_tangent, curvature_bound
 
 DOUBLE = torch.float64
 
@@ -84,12 +84,9 @@ def test_what_is_not_finite_is_noticed(where: str, bad: float) -> None:
 def _value(f: Function, x: Tensor, u: Tensor) -> float:
     f_hat = DisplacedFunction(f.sample(), x)
     value, grad = f_hat.f.value_and_grad(x + u)
-    return f_hat.value(
-        value=float(value),
-        slope=float(f_hat.grad0 @ u),
-        product=float(u @ (grad - f_hat.grad0)),
-        cubic=float(u.norm()) ** 3,
-    )
+    slope, product = float(f_hat.grad0 @ u), float(u @ (grad - f_hat.grad0))
+    how = {"value": float(value), "start": f_hat.value0, "slope": slope, "dtype": x.dtype}
+    return above_tangent(**how, product=product, change=float(u.norm()) ** 3, gradient_rounding=0.0).value
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
@@ -108,13 +105,15 @@ def test_its_value_is_right_in_either_precision_though_f_is_large(dtype: torch.d
 
 
 def test_values_are_used_where_they_are_exact_enough_and_gradients_where_not() -> None:
-    f, _ = _cubic()
-    f_hat = DisplacedFunction(f.sample(), torch.zeros(8, dtype=DOUBLE))  # f(0) = 1000
-    assert f_hat.value(value=1001.0, slope=0.0, product=2.1, cubic=1.0) == 1.0
+    how = {"start": 1000.0, "slope": 0.0, "gradient_rounding": 1e-3, "dtype": DOUBLE}
+    rounding = 16.0 * 2.0**-52 * 2001.0
+    assert above_tangent(value=1001.0, product=2.1, change=1.0, **how) == (1.0, rounding)
     # Rounding: 16·2.2e-16·2000 = 7e-12 is more than a hundredth of 1e-10.
-    assert f_hat.value(value=1000.0 + 1e-10, slope=0.0, product=2.1e-10, cubic=1.0) == 1.05e-10
+    assert above_tangent(value=1000.0 + 1e-10, product=2.1e-10, change=1.0, **how) == (1.05e-10, 5e-4)
     # The two differ by more than L2‖u‖³/12 allows, so f lost digits that its size does not show.
-    assert f_hat.value(value=1001.0, slope=0.0, product=4.0, cubic=1.0) == 2.0
+    assert above_tangent(value=1001.0, product=4.0, change=1.0, **how) == (2.0, 5e-4)
+    # Without a gradient at the end there is nothing to compare with.
+    assert above_tangent(value=1001.0, product=None, change=0.0, **how) == (1.0, rounding)
 
 
 def test_one_gradient_bounds_the_curvature_from_above() -> None:

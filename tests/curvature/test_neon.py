@@ -1,14 +1,18 @@
 """NEON: Algorithm 1 against what the paper proves of it."""
 
+import functools
 import itertools
+import math
 
 import pytest
 import torch
 
+from tests.curvature.accelerated import at_zero
 from tests.curvature.quadratics import quadratic, random_symmetric
-from unsaddle import Function, vectors
+from unsaddle import Function, NeonPlusSettings, NeonSettings, negative_curvature, vectors
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.neon import NeonSettings, neon, theory_settings
+from unsaddle.curvature.neon import neon, theory_settings
+from unsaddle.curvature.neon_plus import neon_plus
 from unsaddle.curvature.result import Status
 from unsaddle.problems import prescribed_spectrum, random_spectrum
 
@@ -134,3 +138,36 @@ def test_blocks_change_nothing(monkeypatch):
     whole = neon(f_hat, settings, rng()).vector
     monkeypatch.setattr(vectors, "BLOCK_BYTES", 7 * 8)
     assert torch.allclose(neon(f_hat, settings, rng()).vector, whole, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["neon", "neon+"])
+def test_a_run_ends_with_nothing_as_soon_as_the_iterate_is_shorter_than_curvature_minus_gamma_allows(name):
+    """The mode at −γ, from the least length that the noise has along it, is a lower bound of every iterate."""
+    gamma, d = 0.1, 30
+    shared = {"step_size": 0.5, "num_steps": 2000, "noise_radius": 1.0, "gamma": gamma, "target": gamma / 2}
+    extract = neon if name == "neon" else neon_plus
+    kind = NeonSettings if name == "neon" else functools.partial(NeonPlusSettings, momentum=1 - math.sqrt(0.05))
+    bowl, saddle = (
+        at_zero(random_symmetric(d, 1, lowest=lowest, largest=1.0)) for lowest in (0.2, -gamma)
+    )
+    for seed in range(10):
+        patient = extract(bowl, kind(**shared), rng(seed))
+        early = extract(bowl, kind(**shared, least_start=1e-3), rng(seed), keep_history=True)
+        assert patient.status is early.status is Status.NOTHING_FOUND
+        assert patient.exhausted or not patient.deciding
+        assert not early.exhausted
+        assert len(early.history) < 100
+        assert extract(saddle, kind(**shared, least_start=1e-3), rng(seed)).status is Status.FOUND
+
+
+@pytest.mark.parametrize("name", ["neon", "neon+"])
+def test_the_iterate_that_is_left_points_along_low_curvature(name):
+    """So the sampling error of the Hessian can be measured along it."""
+    spectrum = torch.linspace(0.02, 1.0, 40, dtype=torch.float64)
+    f = Function(lambda x: (0.5 * (spectrum * x * x).sum(), spectrum * x), gradient=True)
+    for seed in range(5):
+        found = negative_curvature(f, torch.ones(40).double(), extractor=name, gamma=0.05, smoothness=1.0, seed=seed)
+        assert found.status is Status.NOTHING_FOUND
+        (v,) = found.deciding
+        assert float(v.norm()) == pytest.approx(1.0)
+        assert float((spectrum * v * v).sum()) <= 0.1

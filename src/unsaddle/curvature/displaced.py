@@ -6,6 +6,7 @@ Its gradient is ∇f(x+u) − ∇f(x), one gradient of f if ∇f(x) is cached. I
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,13 +41,6 @@ class DisplacedFunction:
         """x + u in a new vector; None if f forms it in its own memory."""
         return None if self.f.adds else self.x + u
 
-    def value_and_grad_of_f(self, u: Tensor, point: Tensor | None, *, with_value: bool) -> tuple[float, Tensor]:
-        """f(x + u) (nan without `with_value`) and ∇f(x + u). `point` is x + u, if it exists."""
-        if not with_value:
-            return math.nan, self.f.grad_at_sum(self.x, u) if point is None else self.f.grad(point)
-        value, grad = self.f.value_and_grad_at_sum(self.x, u) if point is None else self.f.value_and_grad(point)
-        return float(value), grad
-
     def product(self, v: Tensor, radius: float, out: Tensor | None = None) -> Tensor:
         """∇²f(x)v for a unit v, by a gradient difference with an error of at most L2·radius/2."""
         return torch.sub(self.f.grad_at_sum(self.x, v, radius), self.grad0, out=out).div_(radius)
@@ -63,21 +57,6 @@ class DisplacedFunction:
     def let_go(self) -> None:
         """Frees ∇f(x)."""
         self.grad0 = self.grad0.new_empty(0)
-
-    def value(self, *, value: float, slope: float, product: float, cubic: float) -> float:
-        """f̂(u) from value = f(x+u), slope = ∇f(x)ᵀu, product = uᵀ∇f̂(u) and cubic = L2‖u‖³.
-
-        The definition f(x+u) − f(x) − ∇f(x)ᵀu usually cancels to noise in float32. The trapezoidal rule ½uᵀ∇f̂(u) does
-        not cancel, and is off by at most L2‖u‖³/12. The definition is used if its rounding, estimated from the size of
-        its terms, is below one percent, and if the rule does not contradict it: a function with intermediate results
-        larger than its value loses more digits than its value shows.
-        """
-        by_gradients = product / 2.0
-        by_values = value - self.value0 - slope
-        size = abs(value) + abs(self.value0) + abs(slope)
-        rounding = VALUE_ROUNDING * torch.finfo(self.x.dtype).eps * size
-        exact_enough = rounding <= 1e-2 * abs(by_values)
-        return by_values if exact_enough and abs(by_values - by_gradients) <= cubic / 12.0 + rounding else by_gradients
 
 
 def descend(f: SampledFunction, x: Tensor, u: Tensor, step_size: float) -> None:
@@ -101,3 +80,40 @@ def descend(f: SampledFunction, x: Tensor, u: Tensor, step_size: float) -> None:
 def curvature_bound(*, squared_norm: float, product: float, hessian_lipschitz: float) -> float:
     """uᵀ∇f̂(u)/‖u‖² + L2‖u‖/2 ≥ uᵀ∇²f(x)u/‖u‖², by eq. (5); squared_norm = ‖u‖², product = uᵀ∇f̂(u)."""
     return product / squared_norm + hessian_lipschitz * math.sqrt(squared_norm) / 2.0
+
+
+class Tangent(NamedTuple):
+    """How far f lies above a tangent, and how much of that may be rounding."""
+
+    value: float
+    rounding: float
+
+
+def above_tangent(
+    *,
+    value: float,
+    start: float,
+    slope: float,
+    product: float | None,
+    change: float,
+    gradient_rounding: float,
+    dtype: torch.dtype,
+) -> Tangent:
+    """f(b) − f(a) − ∇f(a)ᵀ(b − a), of value = f(b), start = f(a) and slope = ∇f(a)ᵀ(b − a).
+
+    f̂(u) is this from a = x to b = x + u. Line 4 of NEON⁺ asks for it from x + u to x + y.
+
+    The definition cancels to noise if the distance is small, in float32 nearly always. The trapezoidal rule, half of
+    product = (∇f(b) − ∇f(a))ᵀ(b − a), does not cancel. It is off by at most a twelfth of change = L2‖b − a‖³. The
+    definition is used if its rounding, estimated from the size of its terms, is below one percent, and if the rule does
+    not contradict it: a function with intermediate results larger than its value loses more digits than its value
+    shows. Without a rule (None), the definition has to do.
+    """
+    by_values = value - start - slope
+    rounding = VALUE_ROUNDING * torch.finfo(dtype).eps * (abs(value) + abs(start) + abs(slope))
+    if product is None:
+        return Tangent(by_values, rounding)
+    by_gradients = product / 2.0
+    exact = rounding <= 1e-2 * abs(by_values)
+    agrees = abs(by_values - by_gradients) <= change / 12.0 + rounding
+    return Tangent(by_values, rounding) if exact and agrees else Tangent(by_gradients, gradient_rounding / 2.0)

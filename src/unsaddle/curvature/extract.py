@@ -42,7 +42,7 @@ def negative_curvature(
     max_gradients: int | None = None,
     seed: int = 0,
     keep_history: bool = False,
-    settings: str = "practical",
+    settings: Any = "practical",
 ) -> Curvature:
     """Find a direction v with vᵀ∇²F(x)v ≤ −γ/2, if F has curvature below −γ at x.
 
@@ -60,7 +60,9 @@ def negative_curvature(
         max_gradients: a bound on gradients plus Hessian products.
         seed: for the samples and the random start; the same seed gives the same result.
         keep_history: keep (gradients or products spent, quotient) for each step.
-        settings: "practical", or "theory" for the constants of Theorems 1 and 2 (and Lemma 2 on samples).
+        settings: "practical"; "theory" for the constants of Theorems 1 and 2 (and Lemma 2 on samples); or constants of
+            your own, such as a `NeonPlusSettings` for extractor="neon+", which runs Algorithm 2 as printed if
+            `decrease`, 𝓕, is among them.
 
     Returns:
         The direction with its measured curvature, or the reason why there is none; and the cost.
@@ -71,8 +73,9 @@ def negative_curvature(
     >>> result.status.name, result.curvature < -0.75
     ('FOUND', True)
     """
+    own = None if isinstance(settings, str) else settings
     question = Question(
-        gamma=gamma,
+        gamma=getattr(own, "gamma", None) if gamma is None else gamma,
         extractor=extractor,
         samples=samples,
         delta=delta,
@@ -82,7 +85,8 @@ def negative_curvature(
         max_gradients=max_gradients,
         seed=seed,
         keep_history=keep_history,
-        theory=checks.choice(settings, "settings", ("practical", "theory")) == "theory",
+        theory=own is None and checks.choice(settings, "settings", ("practical", "theory")) == "theory",
+        own_settings=own,
     )
     return answer(objective, point_of(objective, x), question)
 
@@ -112,6 +116,8 @@ def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger)
             f"settings='theory' needs an extractor that the theory is about, got extractor={question.extractor!r}; "
             "use neon or neon+"
         )
+    if question.own_settings is not None:
+        _check_settings(question.own_settings, question.extractor)
     basis = max(auto.SMALLEST_BASIS, auto.basis_size(x, free)) if question.basis is None else question.basis
     generator, before = torch.Generator().manual_seed(question.seed), ledger.cost
     size = question.sample_size(objective)
@@ -131,10 +137,22 @@ def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger)
     return search, name
 
 
+def _check_settings(own: Any, name: str) -> None:
+    """Raises unless the extractor takes settings of this kind."""
+    kind, given = EXTRACTORS[name].settings if name in EXTRACTORS else None, type(own)
+    if given is kind:
+        return
+    takers = [other for other, entry in EXTRACTORS.items() if entry.settings is given]
+    expected = "'practical'" if kind is None else f"'practical', 'theory' or a {kind.__name__}"
+    hint = f"; use extractor={takers[0]!r} with it" if takers else ""
+    raise TypeError(f"settings of extractor={name!r} must be {expected}, got {given.__name__}{hint}")
+
+
 def run(search: Search, extractor: Extractor) -> tuple[Search, Candidate]:
     """Runs the extractor, and doubles a measured L1 that is too small; returns the search with the last L1."""
     candidate = extractor.extract(search)
-    for _ in range(RETRIES if search.question.smoothness is None else 0):
+    measured = search.question.smoothness is None and search.question.own_settings is None
+    for _ in range(RETRIES if measured else 0):
         if candidate.status is not Status.SMOOTHNESS_EXCEEDED:
             break
         gamma, larger = search.question.gamma_at(search.smoothness), 2.0 * search.smoothness
@@ -149,6 +167,8 @@ def confirm(search: Search, name: str, candidate: Candidate, scale: Scale) -> Cu
     if not math.isnan(candidate.hessian_lipschitz):
         evidence["hessian_lipschitz"] = candidate.hessian_lipschitz
     if candidate.vector is None:
+        lengths = [vectors.norm(v) for v in candidate.deciding]
+        evidence["deciding"] = tuple(v / n for v, n in zip(candidate.deciding, lengths, strict=True) if n > 0.0)
         return _result(search, name, candidate.status, scale, **evidence)
     v = candidate.vector.div_(vectors.norm(candidate.vector))
     grad0 = search.f_hat.grad0 if EXTRACTORS[name].keeps_gradient else None

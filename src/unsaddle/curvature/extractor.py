@@ -18,6 +18,8 @@ class Extractor:
     """Looks for a direction, within the budget of the search."""
     needs_products: bool = False
     """Whether it takes Hessian products. All others get a function that has none."""
+    settings: type | None = None
+    """The dataclass of its constants, which a caller may give; None if it takes none."""
     has_theory: bool = True
     """Whether a theorem gives its constants."""
     keeps_gradient: bool = False
@@ -27,6 +29,7 @@ class Extractor:
 def by_settings(
     algorithm: Callable[..., Candidate],
     *,
+    settings: type,
     inputs: Callable[[Search], tuple[Any, ...]] = lambda search: (search.f_hat,),
     practical: Callable[[Search], Any],
     theory: Callable[..., Any] | None = None,
@@ -38,6 +41,7 @@ def by_settings(
 
     Args:
         algorithm: called with (*inputs(search), settings, generator, keep_history=...).
+        settings: the dataclass of its constants.
         inputs: f̂ by default.
         practical: makes usable settings.
         theory: makes the theorem's settings, from γ, δ, d, L1 and L2; None if `practical` makes them already.
@@ -47,12 +51,14 @@ def by_settings(
     """
 
     def extract(search: Search) -> Candidate:
-        settings = practical(search) if theory is None or not search.question.theory else search.settings(theory)
+        chosen = search.question.own_settings
+        if chosen is None:
+            chosen = practical(search) if theory is None or not search.question.theory else search.settings(theory)
         return search.within_budget(
-            settings,
+            chosen,
             lambda s: algorithm(*inputs(search), s, search.generator, keep_history=search.question.keep_history),
             calls_a_step=calls_a_step,
-            extra_calls=extra_calls(settings),
+            extra_calls=extra_calls(chosen),
         )
 
-    return Extractor(extract=extract, **stated)
+    return Extractor(extract=extract, settings=settings, **stated)

@@ -1,4 +1,4 @@
-"""NEON (Algorithm 1): negative curvature originated from noise.
+"""NEON (Algorithm 1): negative curvature originated from noise, with a test on one gradient.
 
 Gradient descent on f̂ from noise is a power iteration with I − η∇²f(x) that needs no Hessian. Directions of negative
 curvature grow, all others shrink.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -17,38 +17,13 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction, curvature_bound
 from unsaddle.curvature.extractor import by_settings
+from unsaddle.curvature.neon_settings import NeonSettings
+from unsaddle.curvature.printed import neon_as_printed
 from unsaddle.curvature.renormalisation import renormalised
 from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
 from unsaddle.theory import extraction, quadratics
 from unsaddle.theory import renormalised as theory_renormalised
-
-
-@dataclass(frozen=True, kw_only=True)
-class NeonSettings:
-    """Constants of NEON: η = `step_size`, t = `num_steps`, r = `noise_radius`, L2 = `hessian_lipschitz`."""
-
-    step_size: float
-    num_steps: int
-    noise_radius: float
-    trust_radius: float = math.inf
-    """U: an iterate beyond it ends the run."""
-    target: float
-    """A curvature of at most −target is wanted."""
-    hessian_lipschitz: float = 0.0
-    decrease: float | None = None
-    """𝓕: accept u if f̂(u) ≤ −2𝓕, as in Theorem 1. None: accept u if one gradient proves curvature ≤ −target."""
-    resolution: float = 0.0
-    """Shorter iterates are not tested, as their quotient would be rounding."""
-    renormalise: bool = False
-    """Rescale the iterate to length r whenever it leaves [r/2, 2r]. U is not needed then, and 𝓕 cannot be used."""
-
-    def __post_init__(self) -> None:
-        if self.renormalise and self.decrease is not None:
-            raise ValueError(
-                f"decrease must be None with renormalise=True, got {self.decrease}: f̂ cannot fall by a given amount "
-                "along iterates that are kept short; leave it out to have the curvature tested"
-            )
 
 
 N = TypeVar("N", bound=NeonSettings)
@@ -68,6 +43,13 @@ def usable(search: Search, step_size: float, num_steps: Callable[..., int]) -> d
         "trust_radius": search.trust_radius,
         "target": search.gamma / 2.0,
         "hessian_lipschitz": search.hessian_lipschitz or 0.0,
+        "gamma": search.gamma,
+        "least_start": quadratics.least_start(
+            noise_radius=search.noise_radius,
+            rounding=search.noise / search.gamma,
+            dimension=search.dimension,
+            delta=search.delta,
+        ),
         "resolution": search.smallest_radius,
     }
 
@@ -96,7 +78,8 @@ def theory_renormalised_settings(
 def between_rounding_and_truncation(settings: N, search: Search) -> N:
     """The same settings, with iterates rescaled to one radius that suits every probe."""
     radius = quadratics.renormalised_radius(smallest=search.smallest_radius, measurement=search.measurement_radius)
-    return replace(settings, noise_radius=radius, trust_radius=math.inf, renormalise=True)
+    least = settings.least_start * radius / settings.noise_radius
+    return replace(settings, noise_radius=radius, least_start=least, trust_radius=math.inf, renormalise=True)
 
 
 def neon(
@@ -115,9 +98,14 @@ def neon(
         u_{τ+1} = u_τ − η(∇f(x + u_τ) − ∇f(x)),  τ = 0, …, t−1                (12)
         return the first u_τ with ‖u_τ‖ ≤ U that passes the test, else nothing
 
-    Departures: The noise fills the ball, not the sphere (E2). For ηL1 ≤ 1, f̂ never increases along (12), so the first
-    iterate that passes is returned instead of the argmin over all, and an iterate beyond U ends the run. Lemma 7 finds
-    its iterate before step t, so no gradient is taken at u_t.
+    With 𝓕 (`decrease`), this is `neon_as_printed`. Without it one gradient is the test, and no value is needed:
+
+        uᵀ∇f̂(u)/‖u‖² + L2‖u‖/2 ≤ −target, which bounds uᵀ∇²f(x)u/‖u‖² from above
+
+    Other departures: The noise fills the ball, not the sphere (E2). For ηL1 ≤ 1, f̂ never increases along (12), so the
+    first iterate that passes is returned instead of the argmin over all, and an iterate beyond U ends the run. A run
+    also ends with nothing at ‖u_τ‖ < (1 + ηγ)^τ·s, where s is the length that the noise has at least along a lowest
+    eigenvector, with probability 1 − δ (`least_start`): curvature −γ would have made it longer.
 
     With `renormalise`, u is rescaled to ‖u‖ = r whenever it leaves [r/2, 2r]. Zhang and Li (2021, Algorithm 1) rescale
     at every step. On a quadratic only the length of the iterates changes. Elsewhere they stay where f̂ is nearly
@@ -135,19 +123,26 @@ def neon(
     >>> bool(found.vector[1].abs() > found.vector[0].abs())
     True
     """
+    if settings.decrease is not None:
+        return neon_as_printed(f_hat, settings, generator, keep_history=keep_history, observer=observer)
+    assert settings.target is not None
     x, g0 = f_hat.x, f_hat.grad0
     eta, L2 = settings.step_size, settings.hessian_lipschitz
+    least, growth = settings.least_start, 1.0 + eta * (settings.gamma or 0.0)
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
     point = f_hat.sum_with(u)
     (next_uu,) = vectors.dots((u, u))
     trail = Trail(keep_history)
     for tau in range(settings.num_steps):
         uu = renormalised(next_uu, settings.noise_radius, x, point, u) if settings.renormalise else next_uu
+        least *= math.sqrt(uu / next_uu) if next_uu > 0.0 else 1.0
+        if uu < least**2:
+            return trail.end(Status.NOTHING_FOUND, deciding=(u,))
+        least *= growth
         if observer is not None:
             observer(tau, u)
-        slope = vectors.dots((g0, u))[0] if settings.decrease is not None else 0.0
         g = None  # Frees the last gradient before the next one comes.
-        value, g = f_hat.value_and_grad_of_f(u, point, with_value=settings.decrease is not None)
+        g = f_hat.f.grad_at_sum(x, u) if point is None else f_hat.f.grad(point)
         ug, next_uu = _sweep(x, u, g, g0, point, eta)  # u is now u_{τ+1}
         if uu == 0.0:
             break  # u has shrunk to zero.
@@ -163,15 +158,10 @@ def neon(
             return trail.end(Status.NOTHING_FOUND if quotient < 0.0 else Status.SMOOTHNESS_EXCEEDED)
         if quotient * eta > 2.0:
             return trail.end(Status.SMOOTHNESS_EXCEEDED)
-        if settings.decrease is None:
-            passes = curvature_bound(squared_norm=uu, product=ug, hessian_lipschitz=L2) <= -settings.target
-        else:
-            f_hat_u = f_hat.value(value=value, slope=slope, product=ug, cubic=L2 * uu**1.5)
-            passes = f_hat_u <= -2.0 * settings.decrease
-        if passes:
+        if curvature_bound(squared_norm=uu, product=ug, hessian_lipschitz=L2) <= -settings.target:
             return trail.end(Status.FOUND, u.add_(g, alpha=eta).sub_(g0, alpha=eta))
     else:
-        return trail.end(Status.NOTHING_FOUND, exhausted=True)
+        return trail.end(Status.NOTHING_FOUND, exhausted=True, deciding=(u,))
     return trail.end(Status.NOTHING_FOUND)
 
 
@@ -187,9 +177,10 @@ def _sweep(x: Tensor, u: Tensor, g: Tensor, g0: Tensor, point: Tensor | None, et
     return vectors.total(products)
 
 
-NEON = by_settings(neon, practical=practical_settings, theory=theory_settings)
+NEON = by_settings(neon, settings=NeonSettings, practical=practical_settings, theory=theory_settings)
 NEON_RENORMALISED = by_settings(
     neon,
+    settings=NeonSettings,
     practical=lambda search: between_rounding_and_truncation(practical_settings(search), search),
     theory=theory_renormalised_settings,
 )

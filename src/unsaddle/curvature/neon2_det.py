@@ -154,7 +154,7 @@ def neon2_det(
             return trail.end(Status.FOUND, _chebyshev(f_hat, y, y_other, unit, shift) if v is None else v)
         y, y_other = y_other, y
         before, yy, y_before = yy, after, y_after
-    return trail.end(Status.NOTHING_FOUND, exhausted=True)
+    return trail.end(Status.NOTHING_FOUND, exhausted=True, deciding=(y.mul_(unit),))
 
 
 def _step(f_hat: DisplacedFunction, y: Tensor, y_other: Tensor, unit: float, shift: float) -> None:
@@ -171,4 +171,10 @@ def _chebyshev(f_hat: DisplacedFunction, y: Tensor, y_next: Tensor, unit: float,
     return f_hat.f.add_grad_at_sum(y_next, f_hat.x, y, unit, subtract=True).mul_(0.5 * unit)
 
 
-NEON2_DET = by_settings(neon2_det, practical=practical_settings, theory=theory_settings, extra_calls=lambda settings: 1)
+NEON2_DET = by_settings(
+    neon2_det,
+    settings=Neon2DetSettings,
+    practical=practical_settings,
+    theory=theory_settings,
+    extra_calls=lambda settings: 1,
+)

@@ -144,7 +144,9 @@ def neon2_online(
     batch = None if objective.num_samples == settings.batch else settings.batch
     trail = Trail(keep_history)
     left = settings.num_steps
+    lowest: tuple[Tensor, ...] = ()
     for _ in range(settings.num_rounds):
+        lowest = ()  # Frees the iterate of the last round.
         u = vectors.random_direction(x, generator).mul_(settings.noise_radius)
         uu = settings.noise_radius**2
         kept: Tensor | None = None
@@ -164,6 +166,7 @@ def neon2_online(
             if uu >= r**2 or uu == 0.0:
                 break
         if uu < r**2:
+            lowest = (u,)
             continue
         v = u if kept is None else kept
         del u, kept
@@ -176,7 +179,8 @@ def neon2_online(
             return trail.end(Status.FOUND, v)
         if judged * eta > 2.0:
             return trail.end(Status.SMOOTHNESS_EXCEEDED, exhausted=left == 0)
-    return trail.end(Status.NOTHING_FOUND, exhausted=left == 0)
+        lowest = (v,)
+    return trail.end(Status.NOTHING_FOUND, exhausted=left == 0, deciding=lowest)
 
 
 def _run(search: Search, *arguments: Any, **how: Any) -> Candidate:
@@ -185,6 +189,7 @@ def _run(search: Search, *arguments: Any, **how: Any) -> Candidate:
 
 NEON2_ONLINE = by_settings(
     _run,
+    settings=Neon2OnlineSettings,
     inputs=lambda search: (search,),
     practical=practical_settings,
     theory=theory_settings,

@@ -1,4 +1,4 @@
-"""NEON⁺ (Algorithms 2 and 3): negative curvature from noise, accelerated.
+"""NEON⁺ (Algorithm 2): negative curvature from noise, accelerated, with a test on lengths.
 
 Nesterov's method on f̂ finds curvature −γ with O(1/√γ) gradients; gradient descent takes O(1/γ).
 """
@@ -6,7 +6,6 @@ Nesterov's method on f̂ finds curvature −γ with O(1/√γ) gradients; gradie
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,8 +14,9 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extractor import by_settings
-from unsaddle.curvature.ncfind import PrintedTests
-from unsaddle.curvature.neon import NeonSettings, between_rounding_and_truncation, usable
+from unsaddle.curvature.neon import between_rounding_and_truncation, usable
+from unsaddle.curvature.neon_settings import NeonPlusSettings
+from unsaddle.curvature.printed import neon_plus_as_printed
 from unsaddle.curvature.renormalisation import renormalised
 from unsaddle.curvature.result import Candidate, Status, Trail
 from unsaddle.curvature.search import Observer, Search
@@ -25,14 +25,6 @@ from unsaddle.theory import renormalised as theory_renormalised
 
 SAME_LENGTH = 1e-3
 """The length of the noise may change by this share when it is brought to units of −η."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NeonPlusSettings(NeonSettings):
-    """Constants of NEON⁺: those of NEON, ζ = `momentum`, and γ = `gamma` for the printed test that calls NCFind."""
-
-    momentum: float
-    gamma: float
 
 
 def theory_settings(*, gamma: float, **question: Any) -> NeonPlusSettings:
@@ -47,7 +39,6 @@ def practical_settings(search: Search) -> NeonPlusSettings:
     eta = min(quadratics.step_size(smoothness=search.smoothness), 0.25 / search.gamma)
     return NeonPlusSettings(
         momentum=extraction.neon_plus_momentum(step_size=eta, gamma=search.gamma),
-        gamma=search.gamma,
         **usable(search, eta, quadratics.neon_plus_num_steps),
     )
 
@@ -87,8 +78,7 @@ def neon_plus(
             y_{τ+1} = u_τ − η∇f̂(u_τ);  u_{τ+1} = y_{τ+1} + ζ(y_{τ+1} − y_τ)             (14)
         return the first y_τ with ‖y_τ‖ ≤ U that passes the test, else nothing
 
-    With 𝓕 set, both tests are those printed (`ncfind`). Departures, as in NEON: the first iterate that passes is
-    returned, the noise fills the ball, and an iterate beyond U ends the run. Without 𝓕, one test replaces both. It
+    With 𝓕 (`decrease`), this is `neon_plus_as_printed`. Without it a test on lengths replaces NCFind and f̂ ≤ −2𝓕. It
     needs no value, no history and no product with a gradient:
 
         return y_{τ+1} if ‖y_{τ+1}‖ ≥ (1 + ηc)‖u_τ‖ and y_τᵀy_{τ+1} ≥ (1 + ηc)·y_τᵀu_τ > 0, twice in a row,
@@ -101,6 +91,10 @@ def neon_plus(
 
     The `quotient` of the history, (1 − ‖y_{τ+1}‖/‖u_τ‖)/η, is thus at least the curvature along y_{τ+1}. It is at most
     the curvature along u_τ, so the product u_τᵀ∇f̂(u_τ) would prove no more. In float32 its error is some 1e-6·L1.
+
+    Other departures are those of NEON: the first iterate that passes is returned, the noise fills the ball, an iterate
+    beyond U ends the run, and so does one that is too short. With s of `neon`, curvature −γ would give ‖y_τ‖ ≥ a_τ·s,
+    where a_0 = b_0 = 1, a_{τ+1} = (1 + ηγ)b_τ and b_{τ+1} = a_{τ+1} + ζ(a_{τ+1} − a_τ) is (14) for one mode at −γ.
 
     A step that is too long also makes y grow. Two tests detect it. First, M ⪰ 0 implies y_τᵀMu_τ ≥ −‖y_τ − u_τ‖²/4: for
     eigenvalues of M in [0, 1] because yu ≥ −(y − u)²/4, for larger ones because y and u only grow and keep their sign.
@@ -116,8 +110,7 @@ def neon_plus(
     With `renormalise`, (u, y) are rescaled together to ‖u‖ = r whenever ‖u‖ leaves [r/2, 2r]; see `neon`. Zhang and Li
     (2021, the accelerated loop) rescale at every step. On a quadratic this changes no test.
 
-    Cost: one gradient a step, at most t; with 𝓕 set also one value at each step after the first. Memory: u, y, ∇f(x)
-    and, except for a model, the probe point and the gradient; with 𝓕 set some more.
+    Cost: one gradient a step, at most t. Memory: u, y, ∇f(x) and, except for a model, the probe point and the gradient.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4).sample()
@@ -127,6 +120,9 @@ def neon_plus(
     >>> bool(found.vector[1].abs() > found.vector[0].abs())
     True
     """
+    if settings.decrease is not None:
+        return neon_plus_as_printed(f_hat, settings, generator, keep_history=keep_history, observer=observer)
+    assert settings.target is not None
     x, eta, zeta, L2 = f_hat.x, settings.step_size, settings.momentum, settings.hessian_lipschitz
     u = vectors.random_in_ball(x, settings.noise_radius, generator)
     point = f_hat.sum_with(u)
@@ -134,11 +130,8 @@ def neon_plus(
     u.div_(-eta)
     y = u.clone()
     uu = yu = yy = eta**2 * vectors.dots((u, u))[0]
-    printed: PrintedTests | None = None
-    if settings.decrease is not None:
-        printed = PrintedTests(
-            f_hat, gamma=settings.gamma, decrease=settings.decrease, momentum=zeta, step_size=eta, hessian_lipschitz=L2
-        )
+    least_y = least_u = settings.least_start
+    growth_at_gamma = 1.0 + eta * (settings.gamma or 0.0)
     trail, passed = Trail(keep_history), False
     if not math.isclose(uu, start, rel_tol=SAME_LENGTH):
         return trail.end(Status.PRECISION_TOO_LOW)  # Units of −η exceed the range of the dtype.
@@ -148,14 +141,15 @@ def neon_plus(
         if settings.renormalise:
             before, uu = uu, renormalised(uu, settings.noise_radius, x, point, u, y, unit=-eta)
             yu, yy = yu * uu / before, yy * uu / before
+            least_y, least_u = (least * math.sqrt(uu / before) for least in (least_y, least_u))
+        if yy < least_y**2:
+            return trail.end(Status.NOTHING_FOUND, deciding=(y.mul_(-eta),))
+        least_next = growth_at_gamma * least_u
+        least_y, least_u = least_next, least_next + zeta * (least_next - least_y)
         if observer is not None:
             observer(tau, y * -eta)
         g = None  # Frees the last gradient before the next one comes.
-        if printed is not None:
-            g, ends, direction = printed.test(u * -eta, y * -eta)
-            if ends is not None:
-                return trail.end(ends, direction)
-        elif point is not None:
+        if point is not None:
             g = f_hat.f.grad(point)
         else:
             f_hat.f.add_grad_at_sum(u, x, u, -eta)
@@ -170,7 +164,7 @@ def neon_plus(
                 return trail.end(Status.SMOOTHNESS_EXCEEDED)
             trail.lowest = min(trail.lowest, quotient)
             growth = 1.0 + eta * (settings.target + L2 * math.sqrt(uu) / 2.0)
-            passes = printed is None and next_yy >= growth**2 * uu and y_dot_next >= growth * yu > 0.0
+            passes = next_yy >= growth**2 * uu and y_dot_next >= growth * yu > 0.0
             if passes and passed:
                 return trail.end(Status.FOUND, y.mul_(-eta))
             passed = passes
@@ -179,7 +173,7 @@ def neon_plus(
                 return trail.end(Status.NOTHING_FOUND if y_dot_next >= yu else Status.SMOOTHNESS_EXCEEDED)
         uu, yu, yy = next_uu, (1.0 + zeta) * next_yy - zeta * y_dot_next, next_yy
     else:
-        return trail.end(Status.NOTHING_FOUND, exhausted=True)
+        return trail.end(Status.NOTHING_FOUND, exhausted=True, deciding=(y.mul_(-eta),))
     return trail.end(Status.NOTHING_FOUND)
 
 
@@ -204,9 +198,16 @@ def _sweep(
     return [eta**2 * product for product in vectors.total(products)]
 
 
-NEON_PLUS = by_settings(neon_plus, practical=practical_settings, theory=theory_settings)
+NEON_PLUS = by_settings(
+    neon_plus,
+    settings=NeonPlusSettings,
+    practical=practical_settings,
+    theory=theory_settings,
+    extra_calls=lambda settings: int(settings.decrease is not None),
+)
 NEON_PLUS_RENORMALISED = by_settings(
     neon_plus,
+    settings=NeonPlusSettings,
     practical=lambda search: between_rounding_and_truncation(practical_settings(search), search),
     theory=theory_renormalised_settings,
 )

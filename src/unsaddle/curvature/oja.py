@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -114,8 +114,10 @@ def oja(
     trail = Trail(keep_history)
     ledger = Ledger() if ledger is None else ledger
     batch = None if objective.num_samples == settings.batch else settings.batch
-    w = vectors.random_direction(x, generator)
+    w = torch.zeros_like(x)
     for tau in range(settings.num_steps):
+        if tau % settings.steps_a_round == 0:
+            w = vectors.random_direction(x, generator)
         if observer is not None:
             observer(tau, w)
         f = objective.sample(batch, generator, hessian=settings.radius is None, ledger=ledger)
@@ -132,8 +134,7 @@ def oja(
                 return trail.end(Status.FOUND, w)
             if judged * settings.step_size > 2.0:
                 return trail.end(Status.SMOOTHNESS_EXCEEDED)
-            w = vectors.random_direction(x, generator)
-    return trail.end(Status.NOTHING_FOUND, exhausted=True)
+    return trail.end(Status.NOTHING_FOUND, exhausted=True, deciding=(w,))
 
 
 def _step(f: SampledFunction, x: Tensor, w: Tensor, settings: OjaSettings, with_curvature: bool) -> float:
@@ -158,9 +159,11 @@ def by_gradients(search: Search) -> Product:
 
 
 def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
-    make = theory_settings if search.question.theory else practical_settings
-    settings = make(radius=radius, num_samples=search.objective.num_samples, **search.constants)
-    calls = 1 if radius is None else 2
+    settings = search.question.own_settings
+    if settings is None:
+        make = theory_settings if search.question.theory else practical_settings
+        settings = make(radius=radius, num_samples=search.objective.num_samples, **search.constants)
+    settings, calls = replace(settings, radius=radius), 1 if radius is None else 2
 
     def run(s: OjaSettings) -> Candidate:
         keep, ledger = search.question.keep_history, search.ledger
@@ -171,6 +174,10 @@ def _extract(search: Search, radius: float | None, judge: Product) -> Candidate:
 
 
 OJA = Extractor(
-    extract=lambda search: _extract(search, None, partial(second_order(search.f).hvp, search.x)), needs_products=True
+    extract=lambda search: _extract(search, None, partial(second_order(search.f).hvp, search.x)),
+    needs_products=True,
+    settings=OjaSettings,
 )
-OJA_FIRST_ORDER = Extractor(extract=lambda search: _extract(search, search.measurement_radius, by_gradients(search)))
+OJA_FIRST_ORDER = Extractor(
+    extract=lambda search: _extract(search, search.measurement_radius, by_gradients(search)), settings=OjaSettings
+)

@@ -74,7 +74,7 @@ def power(
         if length == 0.0:  # Hv = v/η: the whole start lay at curvature L1.
             break
         v.div_(length)
-    return trail.end(Status.NOTHING_FOUND, exhausted=True)
+    return trail.end(Status.NOTHING_FOUND, exhausted=True, deciding=(v,))
 
 
 def second_order(f: SampledFunction) -> SecondOrderFunction:
@@ -89,4 +89,4 @@ def f_and_x(search: Search) -> tuple[SecondOrderFunction, torch.Tensor]:
     return second_order(search.f), search.x
 
 
-POWER = by_settings(power, inputs=f_and_x, practical=settings_for, needs_products=True)
+POWER = by_settings(power, settings=PowerSettings, inputs=f_and_x, practical=settings_for, needs_products=True)

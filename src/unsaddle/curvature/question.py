@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from unsaddle import checks
 from unsaddle.objective import Objective
@@ -46,6 +47,8 @@ class Question:
     """krylov does not probe nearer than this, and measures the noise here; None to choose by ‖x‖."""
     theory: bool = False
     """Constants of the theorems instead of usable ones."""
+    own_settings: Any = None
+    """Constants of the extractor that the caller made; None to have them made."""
     keep_history: bool = False
     """Keep (gradients or products spent, quotient) for each step."""
     seed: int = 0

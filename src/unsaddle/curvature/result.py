@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from torch import Tensor
 
@@ -90,10 +91,9 @@ class Trail:
         if self._keeps:
             self.history.append((spent, quotient))
 
-    def end(self, status: Status, vector: Tensor | None = None, *, exhausted: bool = False) -> Candidate:
+    def end(self, status: Status, vector: Tensor | None = None, **known: Any) -> Candidate:
         """The candidate of a run that ends here."""
-        history = tuple(self.history)
-        return Candidate(vector=vector, status=status, lowest=self.lowest, history=history, exhausted=exhausted)
+        return Candidate(vector=vector, status=status, lowest=self.lowest, history=tuple(self.history), **known)
 
 
 @dataclass(frozen=True, kw_only=True)

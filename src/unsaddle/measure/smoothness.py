@@ -11,16 +11,16 @@ from torch import Tensor
 from unsaddle import vectors
 
 SMOOTHNESS_STEPS = 8
-"""Products of `smoothness`. With high probability, k power steps from a random start see a growth of at least about
-‖H‖·d^{-1/(2k)}: within a factor of two at d = 1e5."""
+"""k, the products of `smoothness`."""
 
 
 def smoothness(
     product: Callable[[Tensor], Tensor], like: Tensor, generator: torch.Generator, steps: int = SMOOTHNESS_STEPS
 ) -> float:
-    """Twice the largest growth ‖Hv‖/‖v‖ in a short power iteration: an estimate of L1 from above.
+    """The largest growth ‖Hv‖/‖v‖ in a short power iteration, times d^{1/(2k)}: an estimate of L1 from above.
 
-    The result is nan or inf if a product is not finite.
+    With high probability, k power steps from a random start see a growth of at least about ‖H‖·d^{-1/(2k)}: half of ‖H‖
+    at d = 1e5. The result is nan or inf if a product is not finite.
 
     Args:
         product: v ↦ Hv, exact or by a difference of gradients. It may overwrite v, and its result is overwritten.
@@ -39,4 +39,4 @@ def smoothness(
         if growth == 0.0:
             break
         v = v.div_(growth)
-    return 2.0 * largest
+    return largest * vectors.dimension(like) ** (0.5 / steps)

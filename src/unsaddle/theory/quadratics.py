@@ -52,6 +52,21 @@ def neon_plus_num_steps(*, step_size: float, gamma: float, dimension: int, delta
     return math.ceil(2.0 * math.log(dimension / delta**2) / math.sqrt(step_size * gamma))
 
 
+def least_start(*, noise_radius: float, rounding: float, dimension: int, delta: float) -> float:
+    """Half of the length that noise from a ball of radius r has along a fixed direction with probability 1 − δ.
+
+    A coordinate of a point uniform in the d-ball is distributed as one of a point uniform on the sphere in d + 2
+    dimensions. Half is left for a Hessian that changes. δ is taken as 1e-3 if it is larger: a safe start costs few
+    steps. 0, for unknown, if rounding, which moves a mode at −γ by up to σ/γ = `rounding`, takes more than the other
+    half.
+
+    >>> round(least_start(noise_radius=1.0, rounding=0.0, dimension=100, delta=0.05), 6)
+    6.3e-05
+    """
+    least = noise_radius * math.sqrt(unlucky_component(dimension=dimension + 2, delta=min(delta, 1e-3))) / 2.0
+    return least if rounding <= least else 0.0
+
+
 def trust_radius(*, gamma: float, hessian_lipschitz: float | None, x_norm: float) -> float:
     """U = γ/(2·L2). Within U, curvature −γ gives uᵀ∇f̂(u)/‖u‖² ≤ −γ + L2·U/2, which leaves room to prove −γ/2.
 

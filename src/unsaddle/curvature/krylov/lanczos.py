@@ -82,7 +82,7 @@ def lanczos(
     # `start` is for comparisons only: the proof that there is nothing needs a random start.
     start = vectors.random_direction(x, generator) if start is None else start
     trail = Trail(keep_history)
-    highest, exhausted = -math.inf, False
+    highest, exhausted, lowest = -math.inf, False, start
     for step, (process, finite) in enumerate(ritz_pairs(f, x, start, settings.num_steps)):
         if not finite:
             return trail.end(Status.NOT_FINITE)
@@ -93,9 +93,11 @@ def lanczos(
             observer(step, process.vector(0))
         if trail.lowest <= -settings.target:
             return trail.end(Status.FOUND, process.vector(0))
+        if process.exhausted or step == settings.num_steps - 1:
+            lowest = process.vector(0)
     known_too_little = highest > settings.largest and not exhausted
     status = Status.SMOOTHNESS_EXCEEDED if known_too_little else Status.NOTHING_FOUND
-    return trail.end(status, exhausted=not exhausted)
+    return trail.end(status, exhausted=not exhausted, deciding=(lowest,))
 
 
 class Lowest(NamedTuple):
@@ -124,4 +126,6 @@ def lowest_curvature(
         smoothness *= 2.0
 
 
-LANCZOS = by_settings(lanczos, inputs=f_and_x, practical=settings_for, needs_products=True)
+LANCZOS = by_settings(
+    lanczos, settings=LanczosSettings, inputs=f_and_x, practical=settings_for, needs_products=True
+)
