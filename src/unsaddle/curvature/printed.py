@@ -105,7 +105,8 @@ def neon_plus_as_printed(
     >>> bool(found.vector[1].abs() > found.vector[0].abs())
     True
     """
-    assert settings.decrease is not None and settings.gamma is not None
+    assert settings.decrease is not None
+    assert settings.gamma is not None
     x, g0, f = f_hat.x, f_hat.grad0, f_hat.f
     eta, zeta, L2, last = settings.step_size, settings.momentum, settings.hessian_lipschitz, settings.num_steps
     far = extraction.neon_plus_momentum_threshold(momentum=zeta, step_size=eta, decrease=settings.decrease)
