@@ -194,11 +194,15 @@ def test_the_rounds_of_svrg_hessian_follow_the_promise_of_its_extractor() -> Non
 
 
 @pytest.mark.parametrize("method", RIVALS)
-def test_an_extractor_that_does_not_decide_ends_the_run_undecided(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    undecided = Evidence(decided=False, note="script")
-    monkeypatch.setattr(named_extractor, "until_decided", lambda *_: undecided)
+@pytest.mark.parametrize(("tries", "ending"), [(2, Ending.SECOND_ORDER_POINT), (3, Ending.CURVATURE_UNDECIDED)])
+def test_an_extractor_that_does_not_decide_in_three_tries_ends_the_run_undecided(
+    method: str, tries: int, ending: Ending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = [Evidence(decided=False)] * tries + [Evidence(decided=True)]
+    monkeypatch.setattr(named_extractor, "until_decided", lambda *_: script.pop(0))
     solution = minimize(Function(lambda x: 0.5 * x @ x), ZERO, method=method, extractor="neon", eps=1e-3, gamma=0.5)
-    assert solution.status is Ending.CURVATURE_UNDECIDED
+    assert solution.status is ending
+    assert len(script) == tries - 2
 
 
 @pytest.mark.parametrize("method", ["noisy-sgd", "sgld", "pgd", "pagd", "sncg", "scsg", "sgd"])

@@ -8,6 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from unsaddle.first_order.premises import ProblemConstants
+from unsaddle.framework.neon_a import FRUITLESS
 from unsaddle.framework.plan import Evidence
 from unsaddle.framework.sampled_extraction import by_lemma_2, until_decided
 from unsaddle.options import Options
@@ -35,10 +36,16 @@ def is_named(options: Options) -> bool:
 def extraction(run: Run, options: Options, x: Tensor, settings: Settings) -> Evidence:
     """Looks for curvature below −γ at x by the extractor that the caller named, as NEON-A does.
 
-    On more and more samples until they decide; with settings='theory' on those of Lemma 2.
+    On more and more samples until they decide, in up to three tries; with settings='theory' on those of Lemma 2.
     """
     options = replace(options, gamma=settings.gamma)
-    return by_lemma_2(run, x, options, _constants(settings)) if options.theory else until_decided(run, x, options)
+    if options.theory:
+        return by_lemma_2(run, x, options, _constants(settings))
+    for _ in range(FRUITLESS):
+        found = until_decided(run, x, options)
+        if found.decided:
+            break
+    return found
 
 
 def promised_fraction(options: Options, settings: Settings, dimension: int) -> float:
