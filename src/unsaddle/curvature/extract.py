@@ -130,7 +130,7 @@ def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger)
         f_hat=DisplacedFunction(f, x),
         sampled=sampled,
         basis=basis,
-        reserve=3 * direction.SAME_SAMPLE_GRADIENTS + (2 * batches.BATCHES if sampled else 0),
+        reserve=direction.MOST_GRADIENTS + (2 * batches.BATCHES if sampled else 0),
         before=before,
         generator=generator,
     )
@@ -187,14 +187,10 @@ def _measured(
     """Measures the curvature along v on the same F_S and, if F_S is not everything, on fresh samples."""
     same = candidate.measured
     if same is None:
-        for radius in dict.fromkeys(scale.measuring_radii or (scale.radius,)):
-            same = direction.on_same_sample(search.f, search.x, v, replace(scale, radius=radius), grad0)
-            if same.consistent:
-                break
-    assert same is not None
+        same = direction.on_same_sample(search.f, search.x, v, scale, grad0)
     if not same.is_finite:
         return Status.NOT_FINITE, (same,)
-    if not same.consistent or same.curvature + same.error >= 0.0:
+    if not same.is_negative:
         return Status.NOT_CONFIRMED, (same,)
     if not search.sampled:
         return Status.FOUND, (same,)

@@ -14,6 +14,7 @@ from unsaddle.judgement.judge import Kind
 from unsaddle.measure import noise
 from unsaddle.measure.noise import GradientNoise, gradient_noise
 from unsaddle.objective import Objective, SampledFunction
+from unsaddle.theory.quadratics import gradient_noise as gradient_rounding
 
 ROUNDINGS = 3.0
 """The rounding of ∇F(x) is taken to be at most this many σ, as σ is an estimate from two points."""
@@ -69,7 +70,11 @@ def is_staircase(
     if kind is Kind.SADDLE:
         assert found.direction is not None
         above = f.grad(torch.add(x, found.direction, alpha=far)).clone()
-        suspicious = noise.is_low_precision(above, HALF_PRECISION) or coarse.noise > ROUGH * found.noise
+        rounding = gradient_rounding(
+            dtype=x.dtype, grad_norm=found.gradient_norm, smoothness=found.smoothness, x_norm=vectors.norm(x)
+        )
+        usual = max(found.noise, rounding)
+        suspicious = noise.is_low_precision(above, HALF_PRECISION) or coarse.noise > ROUGH * usual
         below = f.grad(torch.sub(x, found.direction, alpha=far))
         return suspicious and not vectors.dots((found.direction, above.sub_(below)))[0] < 0.0
     if coarse.curvature > COARSE * found.smoothness:

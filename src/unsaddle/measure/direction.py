@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
+from unsaddle.measure import ladder
 from unsaddle.measure.noise import is_low_precision
 from unsaddle.objective import SampledFunction
 
@@ -22,8 +23,10 @@ class Scale:
     smoothness: float
     noise: float
     radius: float
-    measuring_radii: tuple[float, ...] = ()
-    """Radii to measure a direction at, tried in turn until a measurement is consistent. Empty means (r,)."""
+    measuring_radius: float | None = None
+    """Where to begin to measure a direction; None for r."""
+    smallest_radius: float = 0.0
+    """Nearer to x, rounding drowns every difference."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,11 @@ class Measurement:
     @property
     def is_finite(self) -> bool:
         return math.isfinite(self.curvature) and math.isfinite(self.error)
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether the curvature is negative beyond its error, and the error can be trusted."""
+        return self.is_finite and self.consistent and self.curvature + self.error < 0.0
 
 
 def symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> float:
@@ -100,41 +108,48 @@ def hessian_lipschitz(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -
 
 
 SAME_SAMPLE_GRADIENTS = 6
-"""The gradients of `on_same_sample`: two at each of three radii."""
+"""The gradients of `on_same_sample` where the first radii agree: two at each of three."""
 
-SHRINKAGE = 0.6
-"""The largest |c(2r) − c(r)|/|c(4r) − c(2r)| of a smooth function. For a term t^p the ratio is 2^{-p}, so p ≥ 0.74 is
-admitted, and the error covers the truth. It would not cover t^{0.4}, with 0.75. A kink has 2."""
-
-AGREEMENT = 1e-2
-"""Differences between the radii need not shrink if they are below this share of the curvature: that is rounding."""
+MOST_GRADIENTS = SAME_SAMPLE_GRADIENTS + 4 * ladder.MOVES
+"""The most gradients of `on_same_sample`."""
 
 HALF_ROUNDING = 2.0**-7
 """The relative error of a curvature from gradients in half precision: four roundings of bfloat16. It is added since
 the roundings of data and weights are the same at all radii if x is zero, so the radii do not show them."""
 
+ROUNDINGS = 3.0
+"""The rounding of a gradient along one direction is taken to be at most this many times σ/√d."""
+
 
 def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale, grad0: Tensor | None = None) -> Measurement:
-    """The curvature along v and its error, from three radii, on the F_S that v was found on. Six gradients.
+    """The curvature along v and its error, from three or more radii, on the F_S that v was found on.
 
-        c(t) = vᵀ(∇f(x+tv) − ∇f(x−tv))/(2t),  t = r, 2r, 4r
-        e = (4c(r) − c(2r))/3,  e₂ = (4c(2r) − c(4r))/3         Richardson's extrapolation to t = 0, twice
-        error = |c(2r) − c(r)| + |e − e₂| + σ/r  (+ 2⁻⁷|e| in half precision)
+        c(t) = vᵀ(∇f(x+tv) − ∇f(x−tv))/(2t),  t = r, 2r, 4r, at the r where they disagree least (`ladder.plateau`)
 
-    For a smooth f, |c(2r) − c(r)| is half of |c(4r) − c(2r)| for a term linear in t, and a quarter for a quadratic one.
-    The measurement is not consistent if the differences do not shrink, or if the error is more than half of the
-    curvature. Two radii would not be enough: c(2r) and c(r) can agree by accident.
+    The error is what the radii disagree by. Rounding adds to it: a gradient is off by σ, which is spread over all
+    coordinates, so that the part along v is about σ/√d. In half precision 2⁻⁷ of the curvature is added. The
+    measurement is not consistent if the differences do not shrink as those of a smooth function do, or if the error is
+    more than half of the curvature.
+
+    Cost: six gradients; up to 18 where the first radii disagree.
     """
-    r = scale.radius
-    near, middle, far = (opposite_probes(f, x, v, factor * r, grad0) for factor in (1.0, 2.0, 4.0))
-    c1, c2, c4 = near.curvature, middle.curvature, far.curvature
-    rounding = scale.noise / r
-    e, e2 = (4.0 * c1 - c2) / 3.0, (4.0 * c2 - c4) / 3.0
-    error = abs(c2 - c1) + abs(e - e2) + rounding + (HALF_ROUNDING * abs(e) if near.low_precision else 0.0)
-    size = max(scale.gamma, abs(e))
-    agree = abs(c2 - c1) + abs(c4 - c2) <= AGREEMENT * size
-    shrinks = abs(c2 - c1) <= SHRINKAGE * abs(c4 - c2) + rounding
-    ok, l2 = (agree or shrinks) and error <= 0.5 * size, far.hessian_lipschitz
+    r = scale.radius if scale.measuring_radius is None else scale.measuring_radius
+    seen: dict[float, OppositeProbes] = {}
+
+    def at(radius: float) -> float:
+        seen[radius] = opposite_probes(f, x, v, radius, grad0)
+        return seen[radius].curvature
+
+    along = ROUNDINGS * scale.noise / math.sqrt(vectors.dimension(x))
+    found = ladder.plateau(at, r, rounding=along / r, smallest=scale.smallest_radius)
+    near, far = seen[found.radius], seen[4.0 * found.radius]
+    error = found.error + (HALF_ROUNDING * abs(found.value) if near.low_precision else 0.0)
     return Measurement(
-        curvature=e, error=error, radius=r, consistent=ok, samples=f.size, fresh=False, hessian_lipschitz=l2
+        curvature=found.value,
+        error=error,
+        radius=found.radius,
+        consistent=found.smooth and error <= 0.5 * abs(found.value),
+        samples=f.size,
+        fresh=False,
+        hessian_lipschitz=far.hessian_lipschitz,
     )

@@ -137,7 +137,7 @@ def krylov(
             status=status,
             lowest=float(seen.values[0]) if seen.size else math.inf,
             history=tuple(history),
-            scale=_scale(f_hat, settings, gamma(), largest(), radius),
+            scale=_scale(settings, gamma(), largest(), radius),
             asymmetry=seen.asymmetry,
             deciding=deciding,
             exhausted=exhausted,
@@ -165,16 +165,13 @@ def krylov(
     return candidate(Status.NOTHING_FOUND, deciding=(process.vector(0),) if seen.size else (), exhausted=True)
 
 
-def _scale(f_hat: DisplacedFunction, settings: KrylovSettings, gamma: float, largest: float, radius: float) -> Scale:
-    """The constants for measuring a direction, with the radii of the three shares of noise, farthest first."""
-    shares = (MEASURING_NOISE_SHARE, settings.noise_share, LARGEST_NOISE_SHARE)
-    radii = {replace(settings, noise_share=min(share, LARGEST_NOISE_SHARE)).radius(gamma) for share in shares}
-    # One measurement of σ may miss the rounding of the probe points.
-    rounding = torch.finfo(f_hat.x.dtype).eps * largest * (f_hat.x_norm + 16.0 * radius)
+def _scale(settings: KrylovSettings, gamma: float, largest: float, radius: float) -> Scale:
+    """The constants for measuring a direction."""
     return Scale(
         gamma=gamma,
         smoothness=largest,
-        noise=settings.noise + rounding,
+        noise=settings.noise,
         radius=radius,
-        measuring_radii=tuple(sorted(radii, reverse=True)),
+        measuring_radius=replace(settings, noise_share=MEASURING_NOISE_SHARE).radius(gamma),
+        smallest_radius=settings.smallest_radius / 16.0,
     )

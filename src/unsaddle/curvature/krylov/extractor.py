@@ -31,6 +31,9 @@ FARTHEST = 0.03
 CHECK_GRADIENTS, LINEAR_GRADIENTS = 6, 2
 """Gradients that `_is_quadratic` and `_is_linear` take."""
 
+NEAR = 3.0
+"""The nearest radius of a search, in units of the smallest one."""
+
 STEADY = 0.25
 """The highest curvature may change by this share between r and 2r. A kink changes it by a half, and |x|^{3/2} by 0.29:
 L1, and γ with it, would then mean nothing."""
@@ -97,8 +100,7 @@ def _quick(search: Search, radius: float) -> Candidate | None:
     if candidate.vector is not None:
         v = candidate.vector.div_(vectors.norm(candidate.vector))
         measured = on_same_sample(f_hat.f, f_hat.x, v, scale, f_hat.grad0)
-        negative = measured.is_finite and measured.consistent and measured.curvature + measured.error < 0.0
-        return replace(candidate, scale=seen, measured=measured) if negative else None
+        return replace(candidate, scale=seen, measured=measured) if measured.is_negative else None
     decided = candidate.status is Status.NOTHING_FOUND
     if not decided or (len(candidate.history) < FEW_STEPS and not _is_linear(f_hat, start, candidate)):
         return None
@@ -146,19 +148,29 @@ def _careful(search: Search) -> Candidate:
         first_curvature=near.curvature,
     )
     coarse = replace(settings, noise_share=LARGEST_NOISE_SHARE)
-    for attempt in (settings, coarse, replace(coarse, central=True)):
+    # Kinks look like noise next to x. Where that noise leads too far from x, probes are brought near.
+    near_to_x = replace(settings, noise=0.0, smallest_radius=NEAR * smallest)
+    for attempt in (settings, coarse, near_to_x, replace(coarse, central=True)):
         candidate = _run(search, attempt, CHECK_GRADIENTS, search.question.keep_history)
         if candidate.exhausted:
             return replace(candidate, status=Status.BUDGET_SPENT)
-        if coarse.wanted_radius(candidate.scale.gamma) > settings.largest_radius:
-            return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
-        if candidate.status is not Status.NOTHING_FOUND:
+        if candidate.vector is not None:
+            v = candidate.vector.div_(vectors.norm(candidate.vector))
+            measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0)
+            candidate = replace(candidate, measured=measured)
+            if measured.is_negative:
+                return candidate
+        elif candidate.status is not Status.NOTHING_FOUND:
             return candidate
-        quadratic, change = _is_quadratic(f_hat, candidate)
-        candidate = replace(candidate, hessian_lipschitz=change)
-        if quadratic:
-            return candidate
-    return replace(candidate, status=Status.NOT_QUADRATIC)
+        else:
+            quadratic, change = _is_quadratic(f_hat, candidate)
+            candidate = replace(candidate, hessian_lipschitz=change)
+            if quadratic:
+                return candidate
+            candidate = replace(candidate, status=Status.NOT_QUADRATIC)
+    if coarse.wanted_radius(candidate.scale.gamma) > settings.largest_radius:
+        return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
+    return candidate
 
 
 def _noise(search: Search) -> noise.GradientNoise:
