@@ -69,7 +69,11 @@ class Recurrent(nn.Module):
 
     def __init__(self, kind: type[nn.Module], known: int, width: int = 64) -> None:
         super().__init__()
-        self.tokens, self.core, self.head = nn.Embedding(known, width), kind(width, width, 2, batch_first=True), nn.Linear(width, known)
+        self.tokens, self.core, self.head = (
+            nn.Embedding(known, width),
+            kind(width, width, 2, batch_first=True),
+            nn.Linear(width, known),
+        )
 
     def forward(self, text: Tensor) -> Tensor:
         return self.head(self.core(self.tokens(text))[0])
@@ -160,7 +164,9 @@ def in_double(network: Network, rows: tuple[Tensor, ...]) -> tuple[SecondOrderFu
 
     def loss(x: Tensor) -> Tensor:
         pieces = x.split([shape.numel() for shape in shapes.values()])
-        values = {f"model.{name}": piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
+        values = {
+            f"model.{name}": piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
+        }
         return torch.func.functional_call(called, values, ())
 
     x = nn.utils.parameters_to_vector(p for _, p in model.named_parameters()).detach()
@@ -214,11 +220,25 @@ def main() -> int:
             rows.append([*cells, str(verdict.kind), f"{verdict.cost.gradients}"])
             settings = {"network": name, "data": data}
             measured = {"lowest": lowest, "highest": highest, "curvature": found.curvature, "off": off}
-            report.row(settings=settings, status=found.status.name, **measured, verdict=str(verdict.kind), seconds=seconds)
+            report.row(
+                settings=settings, status=found.status.name, **measured, verdict=str(verdict.kind), seconds=seconds
+            )
             print(rows[-1], verdict.reason, flush=True)
             if ratio >= 0.01:
                 report.want(f"{name}, {data}: found, and off by", off if found.found else 1.0, WITHIN)
-    heads = ["", "d", "‖x‖", "λ_min", "-λ_min/λ_max", "status", "curvature", "off by", "gradients", "verdict", "gradients"]
+    heads = [
+        "",
+        "d",
+        "‖x‖",
+        "λ_min",
+        "-λ_min/λ_max",
+        "status",
+        "curvature",
+        "off by",
+        "gradients",
+        "verdict",
+        "gradients",
+    ]
     table("float32 networks, public calls with defaults", heads, rows)
     return report.end(args.out)
 

@@ -478,8 +478,11 @@ def test_no_constant_has_to_be_known(problem: Any, saddle: Any, method: str) -> 
 def test_a_gamma_below_the_rounding_of_float32_is_refused(method: str) -> None:
     s, x = SADDLE.float(), torch.full((6,), 100.0)
     result = negative_curvature(diagonal(s), x, gamma=1e-6, extractor=method, smoothness=4.0, hessian_lipschitz=1.0)
-    assert result.status is Status.PRECISION_TOO_LOW
-    assert result.cost.gradients == 1 or method == "krylov"  # which measures the noise before it can tell
+    if method == "krylov":  # What is seen counts: −1 stands out of the rounding.
+        assert result.status is Status.FOUND
+        assert abs(result.curvature + 1.0) <= max(result.measurements[-1].error, 1e-2)
+    else:
+        assert (result.status, result.cost.gradients) == (Status.PRECISION_TOO_LOW, 1)
     double = negative_curvature(
         diagonal(SADDLE), x.double(), gamma=0.5, extractor=method, smoothness=4.0, hessian_lipschitz=1.0
     )

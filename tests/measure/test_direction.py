@@ -53,7 +53,8 @@ def test_the_error_covers_the_truncation_where_the_radii_agree(term: object, rad
     assert measurement.consistent
     assert abs(measurement.curvature - CURVATURE) <= measurement.error
     assert measurement.error <= 20.0 * radius
-    assert (measurement.radius, measurement.samples, measurement.fresh) == (radius, 1, False)
+    assert radius / 64.0 <= measurement.radius <= radius
+    assert (measurement.samples, measurement.fresh) == (1, False)
 
 
 def test_it_takes_six_gradients() -> None:
@@ -64,7 +65,7 @@ def test_it_takes_six_gradients() -> None:
 
 def test_the_error_has_the_rounding_of_a_gradient_in_it() -> None:
     measurement = _measure(quadratic_plus(lambda z: 0.0 * z.sum()), radius=0.5, noise=1e-3)
-    assert measurement.error == pytest.approx(2e-3, abs=1e-12)
+    assert measurement.error == pytest.approx(3e-3 / (0.5 * math.sqrt(len(X))), abs=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

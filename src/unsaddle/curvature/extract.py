@@ -88,6 +88,7 @@ def negative_curvature(
         max_gradients=max_gradients,
         seed=seed,
         keep_history=keep_history,
+        seen_counts=True,
         theory=own is None and checks.choice(settings, "settings", ("practical", "theory")) == "theory",
         own_settings=own,
     )
@@ -167,6 +168,7 @@ def run(search: Search, extractor: Extractor) -> tuple[Search, Candidate]:
 def confirm(search: Search, name: str, candidate: Candidate, scale: Scale) -> Curvature:
     """Measures the candidate again: no direction is returned unmeasured."""
     evidence = {key: getattr(candidate, key) for key in ("lowest", "history", "deciding", "start")}
+    evidence["bound"] = _bound(search, candidate, scale)
     if not math.isnan(candidate.hessian_lipschitz):
         evidence["hessian_lipschitz"] = candidate.hessian_lipschitz
     if candidate.vector is None:
@@ -178,10 +180,18 @@ def confirm(search: Search, name: str, candidate: Candidate, scale: Scale) -> Cu
     if grad0 is None:  # The extractor saves memory, so ∇f(x) goes, and L2 is not estimated.
         search.f_hat.let_go()
     status, measurements = _measured(search, candidate, scale, v, grad0)
+    if candidate.status is Status.NOTHING_FOUND and status is not Status.FOUND:
+        return _result(search, name, candidate.status, scale, **evidence)
     evidence["hessian_lipschitz"] = measurements[0].hessian_lipschitz
     evidence |= {"direction": v} if status is Status.FOUND else {"deciding": (v,)}
     curvature = measurements[-1].curvature
     return _result(search, name, status, scale, curvature=curvature, measurements=measurements, **evidence)
+
+
+def _bound(search: Search, candidate: Candidate, scale: Scale) -> float:
+    """The smallest γ that is excluded in F_S: what the extractor says, or what it looked for and did not find."""
+    nothing = candidate.status is Status.NOTHING_FOUND and not candidate.exhausted
+    return min(candidate.bound, scale.gamma) if nothing else candidate.bound
 
 
 def _measured(

@@ -27,6 +27,8 @@ class Question:
     """γ, the curvature sought in F; None for `RELATIVE_GAMMA` times the largest |eigenvalue| seen."""
     sample_margin: float = 0.0
     """A share of γ for the difference between F_S and F: on samples, (1 − margin)·γ is looked for."""
+    seen_counts: bool = False
+    """Whether curvature above −γ that is negative beyond its error counts as found."""
     delta: float = 0.05
     """δ, the probability that an unlucky random start hides such a curvature."""
     extractor: str = "auto"

@@ -61,6 +61,7 @@ class Candidate:
     """The direction that an extractor suspects, before it is measured."""
 
     vector: Tensor | None
+    """The direction. If the status is `NOTHING_FOUND`, its curvature is above −γ, but seems to be negative."""
     status: Status
     lowest: float = math.inf
     """The lowest quotient of the run: uᵀ∇f̂(u)/‖u‖², or the extractor's own one."""
@@ -70,6 +71,8 @@ class Candidate:
     """If nothing was found: the lowest directions that the extractor knows, then the highest."""
     hessian_lipschitz: float = math.nan
     """A lower estimate of L2, along the first of `deciding`; nan if not measured."""
+    bound: float = math.inf
+    """The smallest γ for which curvature below −γ is excluded in F_S, at confidence 1 − δ; inf if none is known."""
     exhausted: bool = False
     """Whether the extractor took every step that it was allowed. More steps might change the answer."""
     start: Tensor | None = None
@@ -129,6 +132,8 @@ class Curvature:
     measured: L2 as given, or nan."""
     lowest: float
     """The lowest quotient of the run: evidence, not a bound."""
+    bound: float = math.inf
+    """The smallest γ for which curvature below −γ is excluded in F_S, at confidence 1 − δ; inf if none is known."""
     measurements: tuple[Measurement, ...] = ()
     deciding: tuple[Tensor, ...] = field(default=(), repr=False)
     """If nothing was found: the directions on which this was checked, lowest first. If a candidate was not confirmed:

@@ -52,7 +52,7 @@ def judge(
     if not math.isfinite(gradient_norm + gradient_error) or math.isnan(slack):
         return Judgement(Kind.UNDECIDED, sentence(Status.NOT_FINITE))
     if gradient_norm - gradient_error > eps:
-        return Judgement(Kind.NOT_STATIONARY, "The gradient is not small: follow it.")
+        return Judgement(Kind.NOT_STATIONARY, _two_ways(found, gradient_norm))
     if found.status is Status.FOUND:
         at = found.measurements[-1]
         reason = f"The curvature along the direction is {at.curvature:.4g} ± {at.error:.2g}."
@@ -70,10 +70,18 @@ def judge(
         return Judgement(Kind.UNDECIDED, reason)
     allowed = f", and the Hessian's sampling error of {slack:.2g} is allowed for" if slack else ""
     reason = f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}{allowed}."
-    if found.lowest < -found.noise / found.radius:
-        hint = f"pass gamma={-found.lowest / 2.0:.1g} to have it decided."
-        reason += f" That is negative, though not below -gamma: {hint}"
     return Judgement(Kind.MINIMUM, reason)
+
+
+def _two_ways(found: Curvature, gradient_norm: float) -> str:
+    """What to do where the gradient is not small: it and negative curvature, if that was seen, promise a fall each."""
+    if found.direction is None:
+        return "The gradient is not small: follow it."
+    at, promise = found.measurements[-1], gradient_norm**2 / (2.0 * found.smoothness)
+    return (
+        f"The gradient is not small: a step along it promises a fall of about {promise:.2g}. There is negative "
+        f"curvature too, {at.curvature:.4g} ± {at.error:.2g} along the direction."
+    )
 
 
 def sentence(status: Status) -> str:

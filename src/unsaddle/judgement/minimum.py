@@ -12,6 +12,7 @@ from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Status
+from unsaddle.judgement.drop import NO_DIRECTION, drop_along
 from unsaddle.judgement.judge import Judgement, Kind, judge, sentence
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, hessian_error
 from unsaddle.judgement.second_look import ROUNDINGS, STAIRCASE, coarse_noise, is_staircase, repeats
@@ -53,11 +54,11 @@ def is_minimum(
         seed: of the samples and the random start.
 
     Returns:
-        - *saddle*: the curvature along a direction was measured again, and its interval is below zero. If F was
-          sampled, the samples of that measurement are fresh.
+        - *saddle*: the curvature along a direction was measured again, and its interval is below zero, however near to
+          zero. If F was sampled, the samples of that measurement are fresh. `drop` says how far F falls along it.
         - *minimum*: the gradient is small and no eigenvalue is below −γ. The confidence 1 − δ covers the random start
           and an estimate of the Hessian's sampling error.
-        - *not stationary*: the gradient is not small.
+        - *not stationary*: the gradient is not small. Negative curvature that was seen is told as well.
         - *undecided*: the reason says what to do.
 
     >>> from unsaddle import Function
@@ -73,6 +74,7 @@ def is_minimum(
     question = Question(
         gamma=gamma,
         sample_margin=SAMPLE_MARGIN,
+        seen_counts=True,
         samples=samples,
         delta=min(delta / 2.0, START_DELTA),
         max_gradients=max_gradients,
@@ -111,9 +113,30 @@ def is_minimum(
     rough = found.status in (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
     if judgement.kind is Kind.UNDECIDED and rough and not repeats(objective, x, found, samples, generator, ledger):
         judgement = Judgement(Kind.UNDECIDED, sentence(Status.NOT_DETERMINISTIC))
-    cost = found.cost + ledger.cost
+    drop = NO_DIRECTION
+    if found.direction is not None and judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY):
+        drop = drop_along(
+            objective,
+            x,
+            found.direction,
+            curvature=found.curvature,
+            radius=found.radius,
+            samples=samples,
+            delta=delta,
+            generator=generator,
+            ledger=ledger,
+        )
     return assembled(
-        objective, x, found, judgement, **gradient, delta=delta, gradient_variance=variance, hessian=hessian, cost=cost
+        objective,
+        x,
+        found,
+        judgement,
+        **gradient,
+        delta=delta,
+        gradient_variance=variance,
+        hessian=hessian,
+        drop=drop,
+        cost=found.cost + ledger.cost,
     )
 
 

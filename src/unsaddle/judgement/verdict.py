@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unsaddle.cost import Cost
 from unsaddle.curvature.result import Curvature
+from unsaddle.judgement.drop import NO_DIRECTION, Drop
 from unsaddle.judgement.judge import Judgement, Kind
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError
 from unsaddle.objective import Objective
@@ -30,11 +31,18 @@ class Verdict:
     eps: float
     """Gradients up to this norm count as zero."""
     curvature: float
-    """Of a saddle: the measured curvature along the direction. Else the lowest one seen, which is not a bound."""
+    """If there is a direction: the curvature measured along it. Else the lowest one seen, which is not a bound."""
     interval: tuple[float, float]
-    """Of a saddle: where the curvature along the direction lies. Of a minimum: where λ_min lies. Else (nan, nan)."""
+    """If there is a direction: where the curvature along it lies. Of a minimum: where λ_min lies. Else (nan, nan)."""
     direction: Tensor | None = field(repr=False)
-    """Of a saddle: a unit vector. The function falls along it, both ways."""
+    """A unit vector of measured negative curvature, of a saddle and, if one was seen, of a point that is not
+    stationary; else None."""
+    drop: float
+    """How far F falls along the direction, by values; nan if there is none. On samples: on fresh ones."""
+    drop_interval: tuple[float, float]
+    """Where that lies, at the confidence stated."""
+    bound: float
+    """Curvature below −bound is excluded, at the confidence stated; inf if nothing is. More gradients lower it."""
     gamma: float
     """γ: curvature below −γ was sought; nan if there was none to seek."""
     confidence: float
@@ -70,8 +78,9 @@ class Verdict:
         gradients, products = self.cost.gradients, self.cost.hessian_products
         work = [f"{gradients} gradients ({self.cost.samples} samples)"] if gradients or not products else []
         work += [f"{products} Hessian products"] if products else []
+        fall = f" F falls by {self.drop:.3g} along it." if math.isfinite(self.drop) else ""
         norm = f"The gradient norm is {self.gradient_norm:.3g}{error}{counts}."
-        return f"{head} {self.reason} {norm} {sought} with {' and '.join(work)}."
+        return f"{head} {self.reason}{fall} {norm} {sought} with {' and '.join(work)}."
 
     def plot(self) -> Figure:
         """Draw the loss along ± the deciding direction with the predicted quadratic, and curvature against gradients.
@@ -95,12 +104,14 @@ def assembled(
     delta: float,
     gradient_variance: float = 0.0,
     hessian: HessianError = NOTHING_SAMPLED,
+    drop: Drop = NO_DIRECTION,
     cost: Cost | None = None,
 ) -> Verdict:
     """Make the verdict from a judgement and its evidence."""
     kind, reason = judgement
     interval, curvature = (math.nan, math.nan), found.lowest
-    if kind is Kind.SADDLE and found.found:
+    told = found.direction if kind in (Kind.SADDLE, Kind.NOT_STATIONARY) else None
+    if told is not None:
         at = found.measurements[-1]
         interval, curvature = (at.curvature - at.error, at.curvature + at.error), at.curvature
     elif kind is Kind.MINIMUM:
@@ -113,7 +124,10 @@ def assembled(
         eps=eps,
         curvature=curvature,
         interval=interval,
-        direction=found.direction if kind is Kind.SADDLE else None,
+        direction=told,
+        drop=drop.value,
+        drop_interval=drop.interval,
+        bound=found.bound + hessian.slack,
         gamma=found.gamma,
         confidence=1.0 - delta,
         resolution=found.radius,

@@ -144,6 +144,7 @@ def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale, grad0
     found = ladder.plateau(at, r, rounding=along / r, smallest=scale.smallest_radius)
     near, far = seen[found.radius], seen[4.0 * found.radius]
     error = found.error + (HALF_ROUNDING * abs(found.value) if near.low_precision else 0.0)
+    error += 8.0 * torch.finfo(x.dtype).eps * max(scale.smoothness, abs(found.value))  # of the sum over coordinates
     return Measurement(
         curvature=found.value,
         error=error,

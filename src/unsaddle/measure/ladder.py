@@ -33,9 +33,7 @@ class Plateau:
     """Whether the differences shrink towards r as those of a smooth function do, or are a hundredth of the number."""
 
 
-def plateau(
-    at: Callable[[float], float], first: float, *, rounding: float = 0.0, smallest: float = 0.0
-) -> Plateau:
+def plateau(at: Callable[[float], float], first: float, *, rounding: float = 0.0, smallest: float = 0.0) -> Plateau:
     """Climb to the radii at which c = `at` is steady, from r = `first`. Three evaluations where it is steady there.
 
     If the differences between rungs grow with the radius, truncation rules, or a kink, and the ladder moves inwards.

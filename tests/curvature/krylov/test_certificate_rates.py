@@ -10,8 +10,13 @@ import torch
 from torch import Tensor
 
 from unsaddle import Function
-from unsaddle.cost import Cost
-from unsaddle.measure.direction import Measurement, Scale, on_same_sample
+from unsaddle.measure.direction import (
+    MOST_GRADIENTS,
+    SAME_SAMPLE_GRADIENTS,
+    Measurement,
+    Scale,
+    on_same_sample,
+)
 
 DOUBLE = torch.float64
 V = torch.tensor([0.6, 0.8], dtype=DOUBLE)
@@ -27,7 +32,7 @@ def measure(slope: Callable[[float], float], radius: float, *, gamma: float = 1.
 
     f = Function(value_and_grad, gradient=True).sample()
     measurement = on_same_sample(f, X, V, Scale(gamma=gamma, smoothness=1.0, noise=noise, radius=radius))
-    assert f.cost == Cost(gradients=6, samples=6)
+    assert SAME_SAMPLE_GRADIENTS <= f.cost.gradients <= MOST_GRADIENTS
     return measurement
 
 
@@ -88,8 +93,9 @@ def test_two_radii_that_agree_by_accident_are_unmasked_by_the_third() -> None:
     assert c1 == pytest.approx(-0.3)
     assert c2 == pytest.approx(c1)
     m = measure(slope, r)
-    assert abs(m.curvature - c0) <= m.error
-    assert not m.consistent
+    assert m.radius < r  # The ladder went inwards, where the function is what it is at x.
+    assert abs(m.curvature - c0) <= m.error < 0.1
+    assert m.consistent
 
 
 @pytest.mark.parametrize("radius", [1e-6, 1e-3, 1.0])
@@ -123,8 +129,9 @@ def test_noise_as_large_as_the_curvature_is_refused_or_covered() -> None:
     assert claimed == 0
 
 
-def test_the_stated_noise_is_in_the_error() -> None:
+def test_the_stated_noise_is_in_the_error_as_far_as_it_lies_along_the_direction() -> None:
+    """3σ/(r√d), d = 2."""
     m = measure(lambda t: -t, 0.5, noise=1e-3)
     assert m.curvature == pytest.approx(-1.0)
-    assert m.error == pytest.approx(2e-3, abs=1e-12)
+    assert m.error == pytest.approx(3e-3 / (0.5 * math.sqrt(2.0)), abs=1e-12)
     assert m.consistent

@@ -53,6 +53,8 @@ class KrylovSettings:
     """Take products from both sides, (∇f(x+rq) − ∇f(x−rq))/(2r), with two gradients each."""
     basis: int = 20
     """Vectors to keep."""
+    to_the_end: bool = False
+    """Go on until every eigenvalue is known, instead of until those below −γ are excluded."""
     accuracy: float = 0.1
     """A Ritz pair below −γ/2 is returned when its residual is at most this share of its value."""
 
@@ -129,10 +131,19 @@ def krylov(
     def gamma() -> float:
         return settings.relative_gamma * largest() if settings.gamma is None else settings.gamma
 
+    def bound() -> float:
+        if seen.size == 0 or not math.isfinite(float(seen.values[0])):
+            return math.inf
+        error = seen.size * seen.asymmetry  # of the projected matrix, in norm, at most
+        if process.exhausted:
+            return max(0.0, -float(seen.values[0])) + error
+        return seen.excluded(allowed, 2.0 * largest()) + error
+
     def candidate(
         status: Status, vector: Tensor | None = None, deciding: tuple[Tensor, ...] = (), exhausted: bool = False
     ) -> KrylovCandidate:
         return KrylovCandidate(
+            bound=bound(),
             vector=vector,
             status=status,
             lowest=float(seen.values[0]) if seen.size else math.inf,
@@ -157,7 +168,8 @@ def krylov(
         low_enough = lowest <= -gamma() / 2.0
         if low_enough and (process.exhausted or seen.residuals[0] <= settings.accuracy * abs(lowest)):
             return candidate(Status.FOUND, process.vector(0))
-        if process.exhausted or (not low_enough and seen.log_missed(gamma()) <= allowed):
+        certain = not settings.to_the_end and not low_enough and seen.log_missed(gamma()) <= allowed
+        if process.exhausted or certain:
             ends = (*range(min(LOWEST, seen.size - 1)), -1)
             return candidate(Status.NOTHING_FOUND, deciding=tuple(process.vector(i) for i in ends))
         if process.full and step + 1 < settings.num_steps:

@@ -45,6 +45,9 @@ SYMMETRIC = 0.25
 """Products are those of a Hessian if the error of the projected matrix is below this share of γ. The error is at most
 the matrix's size times its largest asymmetry."""
 
+FEW_DIMENSIONS = 10
+"""In so few dimensions a search goes on until every eigenvalue is known."""
+
 FEW_STEPS = 4
 """Fewer steps give too few entries to compare; `_is_linear` then checks the products along the start."""
 
@@ -59,8 +62,10 @@ def _settings(search: Search, **how: Any) -> KrylovSettings:
     """Settings for the γ that is looked for in F_S."""
     share, gamma = search.sample_share, search.question.gamma
     gamma = None if gamma is None else share * gamma
+    few = search.question.seen_counts and search.dimension <= min(FEW_DIMENSIONS, search.basis)
+    relative = share * RELATIVE_GAMMA
     return KrylovSettings(
-        delta=search.delta, gamma=gamma, relative_gamma=share * RELATIVE_GAMMA, basis=search.basis, **how
+        delta=search.delta, gamma=gamma, relative_gamma=relative, basis=search.basis, to_the_end=few, **how
     )
 
 
@@ -104,7 +109,17 @@ def _quick(search: Search, radius: float) -> Candidate | None:
     decided = candidate.status is Status.NOTHING_FOUND
     if not decided or (len(candidate.history) < FEW_STEPS and not _is_linear(f_hat, start, candidate)):
         return None
-    return replace(candidate, scale=seen, start=start)
+    return replace(_with_what_is_seen(search, candidate), scale=seen, start=start)
+
+
+def _with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCandidate:
+    """The candidate, with its lowest direction measured if that may count, though it is above −γ."""
+    wanted = search.question.seen_counts and candidate.lowest < -candidate.asymmetry
+    if not wanted or not search.affords(0):
+        return candidate
+    v, f_hat = candidate.deciding[0], search.f_hat
+    measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0)
+    return replace(candidate, vector=v.clone(), measured=measured) if measured.is_negative else candidate
 
 
 def _adds_up(candidate: KrylovCandidate, basis: int) -> bool:
@@ -166,7 +181,7 @@ def _careful(search: Search) -> Candidate:
             quadratic, change = _is_quadratic(f_hat, candidate)
             candidate = replace(candidate, hessian_lipschitz=change)
             if quadratic:
-                return candidate
+                return _with_what_is_seen(search, candidate)
             candidate = replace(candidate, status=Status.NOT_QUADRATIC)
     if coarse.wanted_radius(candidate.scale.gamma) > settings.largest_radius:
         return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)

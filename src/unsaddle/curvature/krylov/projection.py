@@ -79,6 +79,19 @@ class Projection:
             return -math.inf
         return 2.0 * sum(math.log(abs(factor)) for factor in factors) - math.log1p(float(y @ y))
 
+    def excluded(self, allowed: float, largest: float) -> float:
+        """The smallest γ with `log_missed` ≤ allowed, to one per cent, up to `largest`; inf if that is not excluded.
+
+        `log_missed` falls with γ.
+        """
+        if self.log_missed(largest) > allowed:
+            return math.inf
+        below, above = max(1e-12 * largest, -float(self.values[0])), largest
+        while above > 1.01 * below:
+            middle = math.sqrt(below * above)
+            below, above = (below, middle) if self.log_missed(middle) <= allowed else (middle, above)
+        return above
+
     def restart(self, lowest: int, highest: int) -> Array:
         """Keeps some Ritz vectors of both ends and the next basis vector; returns the coefficients of the kept ones."""
         # y_i0 of this basis is Σ_k b·s_i0k·s_lastk/(θ_k + γ), for any later γ.

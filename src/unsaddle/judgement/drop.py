@@ -1,0 +1,78 @@
+"""How far F falls along a direction of negative curvature, by values: what is to be had, in F's own units."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unsaddle.cost import Ledger
+from unsaddle.escape.line_search import by_values
+from unsaddle.measure import batches, student
+from unsaddle.objective import Objective
+
+ROUNDING = 16.0
+"""Rounding of a value, in units of precision·size."""
+
+
+class Drop(NamedTuple):
+    """How far F falls. All nan if there is no direction."""
+
+    value: float
+    """F(x) − F(x + sv) at the best length s that was tried; 0 if no value is lower than F(x) beyond rounding."""
+    interval: tuple[float, float]
+    """Where the truth lies at the confidence stated. If nothing was sampled, the value twice."""
+    length: float
+    """s, with its sign."""
+
+
+NO_DIRECTION = Drop(math.nan, (math.nan, math.nan), math.nan)
+
+
+def drop_along(
+    objective: Objective,
+    x: Tensor,
+    v: Tensor,
+    *,
+    curvature: float,
+    radius: float,
+    samples: int | None,
+    delta: float,
+    generator: torch.Generator,
+    ledger: Ledger,
+) -> Drop:
+    """Search the line x ± sv over doubled lengths, and measure the fall at the best one.
+
+    The first length is the shortest whose expected fall, curvature·s²/2, stands out of the rounding of values. Where F
+    is sampled, the length is found on one sample, and the fall is measured on fresh batches, with a t-interval.
+
+    >>> from unsaddle import Function
+    >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
+    >>> x, v = torch.zeros(2, dtype=torch.float64), torch.tensor([0.0, 1.0], dtype=torch.float64)
+    >>> how = {"samples": None, "delta": 0.05, "generator": torch.Generator(), "ledger": Ledger()}
+    >>> 0.9 < drop_along(f, x, v, curvature=-2.0, radius=1e-8, **how).value <= 1.0
+    True
+    """
+    f = objective.sample(samples, generator, ledger=ledger)
+    here = float(f.value(x))
+    rounding = ROUNDING * torch.finfo(x.dtype).eps * abs(here)
+    shortest = math.sqrt(200.0 * rounding / abs(curvature)) if curvature != 0.0 else 0.0
+    found = by_values(
+        lambda s: float(f.value(torch.add(x, v, alpha=s))), here, first=max(shortest, 4.0 * radius), rounding=rounding
+    )
+    if found is None:
+        return Drop(0.0, (0.0, 0.0), 0.0)
+    if samples is None or f.size == objective.num_samples:
+        fall = here - found.value
+        return Drop(fall, (fall, fall), found.length)
+    end = torch.add(x, v, alpha=found.length)
+    functions = batches.batches(objective, samples, generator, ledger)
+    falls = [float(g.value(x)) - float(g.value(end)) for g in functions]
+    if not all(math.isfinite(fall) for fall in falls):
+        return NO_DIRECTION
+    fall, count = statistics.fmean(falls), len(falls)
+    error = student.quantile(1.0 - delta / 2.0, count - 1) * statistics.stdev(falls) / math.sqrt(count)
+    return Drop(fall, (fall - error, fall + error), found.length)
