@@ -5,8 +5,8 @@ convolutions (ReLU with max-pooling, GELU). `negative_curvature` and `is_minimum
 on one frozen batch and on the whole data set. The truth is a Lanczos run with exact Hessian products of the same
 network in float64.
 
-Wanted, in every case with −λ_min ≥ 0.01·λ_max: found, confirmed, and within 5 % of the curvature that float64 sees along
-the same direction.
+Wanted, in every case with −λ_min ≥ 0.01·λ_max: found, confirmed, and within 5 % of the curvature that float64 sees
+along the same direction.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def test_the_verdict_at_a_saddle_is_that_of_the_dense_hessian(saddle):
 
 def test_force_calls_are_counted_and_fewer_than_those_of_vibrations_for_larger_structures(saddle):
     verdict = is_minimum(saddle)
-    assert saddle.calc.calls <= verdict.cost.gradients
+    assert saddle.calc.calls <= verdict.cost.gradients + verdict.cost.values
     if len(free_atoms(saddle)) > 5:
         assert verdict.cost.gradients <= 30 < 6 * len(free_atoms(saddle))
 

@@ -1,4 +1,4 @@
-"""A number that depends on a radius, where it depends on it least: between rounding, near x, and truncation, far from it.
+"""A number that depends on a radius, where it does so least: between rounding, near x, and truncation, far from it.
 
 Neither is known beforehand. Radii that disagree show both.
 """
@@ -71,4 +71,7 @@ def plateau(at: Callable[[float], float], first: float, *, rounding: float = 0.0
         k += -2 if inner <= outer else 2
         if steady or k in tried or first * 2.0**k < smallest or not math.isfinite(error):
             break
-    return min(tried.values(), key=lambda found: found.error / abs(found.value) if found.value else math.inf)
+    clear = [found for found in tried.values() if found.smooth and found.error < 0.5 * abs(found.value)]
+    if clear:
+        return min(clear, key=lambda found: found.error / abs(found.value))
+    return min(tried.values(), key=lambda found: found.error)
