@@ -165,10 +165,11 @@ def _careful(search: Search) -> Candidate:
     coarse = replace(settings, noise_share=LARGEST_NOISE_SHARE)
     # Kinks look like noise next to x. Where that noise leads too far from x, probes are brought near.
     near_to_x = replace(settings, noise=0.0, smallest_radius=NEAR * smallest)
+    candidate: KrylovCandidate | None = None
     for attempt in (settings, coarse, near_to_x, replace(coarse, central=True)):
-        candidate = _run(search, attempt, CHECK_GRADIENTS, search.question.keep_history)
-        if candidate.exhausted:
-            return replace(candidate, status=Status.BUDGET_SPENT)
+        before, candidate = candidate, _run(search, attempt, CHECK_GRADIENTS, search.question.keep_history)
+        if candidate.exhausted:  # The attempt before it has more to say.
+            return replace(candidate, status=Status.BUDGET_SPENT) if before is None else before
         if candidate.vector is not None:
             v = candidate.vector.div_(vectors.norm(candidate.vector))
             measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0)
@@ -183,6 +184,7 @@ def _careful(search: Search) -> Candidate:
             if quadratic:
                 return _with_what_is_seen(search, candidate)
             candidate = replace(candidate, status=Status.NOT_QUADRATIC)
+    assert candidate is not None
     if coarse.wanted_radius(candidate.scale.gamma) > settings.largest_radius:
         return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
     return candidate
