@@ -177,7 +177,9 @@ def _careful(search: Search) -> Candidate:
             if measured.is_negative:
                 return candidate
         elif candidate.status is not Status.NOTHING_FOUND:
-            return candidate
+            if before is None:
+                return candidate
+            candidate = before  # Half precision is flat next to x.
         else:
             quadratic, change = _is_quadratic(f_hat, candidate)
             candidate = replace(candidate, hessian_lipschitz=change)
