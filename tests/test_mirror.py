@@ -39,7 +39,7 @@ ELSEWHERE = {
     "baselines/test_contract.py": ["baselines/constants.py", "baselines/guard.py", "baselines/samples.py"],
     "baselines/test_sncg.py": ["baselines/lowest_curvature.py"],
     "curvature/test_contract.py": ["curvature/extractor.py"],
-    "curvature/test_extract.py": ["curvature/auto.py", "curvature/result.py", "curvature/search.py"],
+    "curvature/test_extract.py": ["curvature/auto.py", "curvature/result.py"],
     "distributed/test_ranks.py": [
         "ranks.py",
         "objectives/rank_rows.py",

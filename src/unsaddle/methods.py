@@ -46,6 +46,8 @@ class Rival(NamedTuple):
 
     settings: type
     minimize: Callable[[Run, Options], None]
+    takes_extractor: bool = False
+    """Whether it may look for negative curvature by another extractor than its own."""
 
 
 RIVALS = {
@@ -53,9 +55,9 @@ RIVALS = {
     "sgld": Rival(sgld.SgldSettings, sgld.minimize),
     "pgd": Rival(pgd.PgdSettings, pgd.minimize),
     "pagd": Rival(pagd.PagdSettings, pagd.minimize),
-    "natasha2": Rival(natasha2.Natasha2Settings, natasha2.minimize),
+    "natasha2": Rival(natasha2.Natasha2Settings, natasha2.minimize, takes_extractor=True),
     "sncg": Rival(sncg.SncgSettings, sncg.minimize),
-    "svrg-hessian": Rival(svrg_hessian.SvrgHessianSettings, svrg_hessian.minimize),
+    "svrg-hessian": Rival(svrg_hessian.SvrgHessianSettings, svrg_hessian.minimize, takes_extractor=True),
 }
 """The methods that NEON-A is compared with."""
 
@@ -92,7 +94,8 @@ def minimize(
         eps: ε. By default 1e-3·L1·max(1, ‖x‖), as in `is_minimum`. L1 is measured where the run begins, after each
             escape, and at the end. With settings='theory', L1 is the one given, and x is x0.
         gamma: γ. By default a hundredth of L1, which the extraction measures.
-        extractor: how to look for negative curvature: "auto", or a method of `negative_curvature`.
+        extractor: how to look for negative curvature: "auto", or an extractor of `negative_curvature`. For natasha2 and
+            svrg-hessian "auto" is Oja and Lanczos. Methods that look for none refuse it, and so does sncg.
         settings: "practical" measures constants. "theory" takes them from Theorem 3 and its corollaries. It needs
             smoothness, hessian_lipschitz and the other constants of the method's corollary.
         delta: the probability that a verdict on the way is wrong.
@@ -159,6 +162,13 @@ def _keywords(function: Callable[..., Any]) -> list[str]:
 
 def _body(method: str | Plain, name: str, objective: Objective, options: Options) -> Callable[[Run], None]:
     """What runs: a rival, or NEON-A around a first-order method. Every error in the settings is raised here."""
+    looks = RIVALS[name].takes_extractor if name in RIVALS else callable(method) or name.startswith("neon-")
+    if options.extractor != "auto" and not looks:
+        takers = ", ".join(rival for rival in RIVALS if RIVALS[rival].takes_extractor)
+        raise ValueError(
+            f"{name} takes no extractor, got extractor={options.extractor!r}; leave it out, or use a method that takes "
+            f"one: neon-NAME, {takers}"
+        )
     if name in RIVALS:
         rival = RIVALS[name]
         refuse_unknown(options.method_settings, setting_names(rival.settings), elsewhere=_keywords(minimize))

@@ -16,8 +16,10 @@ from unsaddle.run import Callback, Run, Solution
 DOUBLE = torch.float64
 
 
-def options(eps: float = 1e-3, gamma: float | None = None, theory: bool = False, **settings: Any) -> Options:
-    return Options(eps=eps, gamma=gamma, delta=0.05, extractor="auto", theory=theory, method_settings=settings)
+def options(
+    eps: float = 1e-3, gamma: float | None = None, theory: bool = False, extractor: str = "auto", **settings: Any
+) -> Options:
+    return Options(eps=eps, gamma=gamma, delta=0.05, extractor=extractor, theory=theory, method_settings=settings)
 
 
 def new_run(
@@ -77,7 +79,7 @@ def bowl_sum(n: int = 100, d: int = 3) -> FiniteSum:
 SPECTRUM = torch.tensor([-1.0, 0.3, 0.5, 1.0, 2.0], dtype=DOUBLE)
 
 
-def noisy_stream(gradient_noise: float = 0.1, hessian_noise: float = 0.2) -> Stream:
+def noisy_stream(gradient_noise: float = 0.1, hessian_noise: float = 0.2, *, products: bool = True) -> Stream:
     """½Σ(s_i + w_i)x_i² + ¼Σx_i⁴ + z·x with normal z and w: a saddle at 0 on average, wells at x_1 = ±1."""
 
     def draw(size: int, generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -91,7 +93,7 @@ def noisy_stream(gradient_noise: float = 0.1, hessian_noise: float = 0.2) -> Str
     def hvp(x: Tensor, v: Tensor, z: Tensor, w: Tensor) -> Tensor:
         return (SPECTRUM + w.mean(0) + 3.0 * x * x) * v
 
-    return Stream(value_and_grad, draw, gradient=True, hvp=hvp)
+    return Stream(value_and_grad, draw, gradient=True, hvp=hvp if products else None)
 
 
 def stream_truth(x: Tensor) -> tuple[float, float]:

@@ -52,15 +52,15 @@ def test_an_epoch_that_rose_is_undone() -> None:
 
 
 def test_theory_against_numbers_by_hand() -> None:
-    """n = 1000, L1 = L2 = Δ = 1, ε = 0.01: η = 1/400, m = ⌊4000/3⌋, γ = 0.1, 1e6/1333 epochs, 12·1000 + 1 rounds."""
-    settings = svrg_hessian.theory_settings(
-        1000, options(eps=0.01, theory=True, smoothness=1.0, hessian_lipschitz=1.0, initial_gap=1.0)
-    )
+    """n = 1000, L1 = L2 = Δ = 1, ε = 0.01: η = 1/400, m = ⌊4000/3⌋, γ = 0.1, 1e6/1333 epochs, and, as q = γ/2 gains
+    q³/(3L2²) = γ³/24, 24·1000 + 1 rounds."""
+    known = options(eps=0.01, theory=True, smoothness=1.0, hessian_lipschitz=1.0, initial_gap=1.0)
+    settings = svrg_hessian.theory_settings(1000, 3, known)
     assert settings.step_size == pytest.approx(1.0 / 400.0)
     assert settings.steps == 1333
     assert settings.gamma == pytest.approx(0.1)
     assert settings.epochs == math.ceil(1e6 / 1333)
-    assert settings.rounds == pytest.approx(12_001, abs=1)
+    assert settings.rounds == pytest.approx(24_001, abs=1)
     assert settings.random_share == 0.5
 
 

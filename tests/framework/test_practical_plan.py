@@ -13,8 +13,6 @@ from torch import Tensor
 
 from tests.first_order.sums import DOUBLE, random
 from unsaddle import Ending, FiniteSum, Function, Solution, Stream, minimize
-from unsaddle.curvature.question import Question
-from unsaddle.curvature.result import Curvature, Status
 from unsaddle.first_order.anchor import Anchor
 from unsaddle.first_order.method import Local, PlainMethod
 from unsaddle.first_order.scsg import Scsg
@@ -166,77 +164,6 @@ def test_after_larger_tests_that_fail_the_next_wait_longer_and_longer() -> None:
 
 
 # --- The extraction -------------------------------------------------------------------------------------------------
-
-
-def answer(status: Status) -> Curvature:
-    return Curvature(
-        direction=None,
-        curvature=math.nan,
-        lowest=0.1,
-        status=status,
-        cost=None,  # type: ignore[arg-type]
-        delta=0.05,
-        extractor="script",
-        gamma=0.3,
-        sought=0.15,
-        smoothness=1.0,
-        radius=1e-3,
-        noise=0.0,
-        relative_noise=0.0,
-        gradient_norm=0.0,
-        hessian_lipschitz=0.0,
-    )
-
-
-@pytest.mark.parametrize(
-    ("n", "expected"),
-    [
-        (None, [128, 512, 2048, 8192, 32768, 131072, 524288]),
-        (4096, [128, 512, 2048, None]),
-        (256, [128, None]),
-        (255, [None]),
-        (1, [None]),
-    ],
-)
-def test_the_sample_of_an_extraction_grows_fourfold_until_it_decides(
-    monkeypatch: pytest.MonkeyPatch, n: int | None, expected: list[int | None]
-) -> None:
-    asked: list[Question] = []
-
-    def ask(objective: Any, x: Tensor, question: Question, ledger: Any) -> Curvature:
-        asked.append(question)
-        return answer(Status.SAMPLE_ONLY)
-
-    monkeypatch.setattr(practical, "answer", ask)
-    objective = Sizes(0.0, 1.0, n)
-    run = Run(objective, torch.zeros(1, dtype=DOUBLE), method="", eps=0.05)  # type: ignore[arg-type]
-    evidence = PracticalPlan(options=options()).extract(run, run.x)
-    assert [question.samples for question in asked] == expected
-    assert {(question.gamma, question.sample_margin) for question in asked} == {(0.3, 0.5)}
-    assert not evidence.decided
-
-
-def test_nothing_found_on_everything_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(practical, "answer", lambda *_, **__: answer(Status.NOTHING_FOUND))
-    run = Run(Function(lambda x: x.sum()), torch.zeros(1, dtype=DOUBLE), method="", eps=0.05)
-    evidence = PracticalPlan(options=options()).extract(run, run.x)
-    assert evidence.decided
-    assert evidence.samples is None
-    assert evidence.error == 0.0
-
-
-def test_an_extractor_that_never_decides_ends_the_run_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def ask(*_: Any) -> Curvature:
-        calls.append(1)
-        return answer(Status.NOT_CONFIRMED)
-
-    monkeypatch.setattr(practical, "answer", ask)
-    solution = minimize(Function(lambda x: 0.5 * x @ x), torch.zeros(2, dtype=DOUBLE))
-    assert solution.status is Ending.CURVATURE_UNDECIDED
-    assert len(calls) == 3
-    assert not solution.success
 
 
 @pytest.mark.parametrize("extractor", ["neon", "neon+", "power", "lanczos"])

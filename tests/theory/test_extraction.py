@@ -7,6 +7,7 @@ The setting: d = 100, L1 = 4, L2 = 2, γ = 1/2, δ = 1/10, η = 1/100. Then dL1/
 import math
 
 import pytest
+import torch
 
 from unsaddle.curvature import neon, neon_plus
 from unsaddle.theory import extraction
@@ -114,19 +115,43 @@ def test_erratum_23_the_step_bound_makes_the_proof_constant_one_half():
 
 
 def test_lemma_2():
-    # l' = ln(3*100*4/(2*0.5*0.1)) = ln 12000 ; s = 1/(516^2*9.392662) ; m = 16*16*ln 6000/(s*0.5)^2
+    # l' = ln(3*100*4/(0.5*0.1)) = ln 24000 ; s = 1/(516^2*10.085809) ; m = 16*16*ln 6000/(s*0.5)^2
     ell = extraction.sampled_log_factor(**PROBLEM)
-    assert ell == pytest.approx(9.392661928770137, rel=1e-12)
-    assert extraction.sampling_accuracy(log_factor=ell) == pytest.approx(3.9986363138579314e-07, rel=1e-12)
-    assert extraction.sample_size(**PROBLEM) == pytest.approx(5.571487671558682e16, rel=1e-12)
-    assert extraction.sampled_gamma(gamma=0.5, accuracy=3.9986363138579314e-07) == pytest.approx(
-        0.4999998000681843, rel=1e-14
+    assert ell == pytest.approx(10.085809109330082, rel=1e-12)
+    assert extraction.sampling_accuracy(log_factor=ell) == pytest.approx(3.723830053200938e-07, rel=1e-12)
+    assert extraction.sample_size(**PROBLEM) == pytest.approx(256 * math.log(6000) / 1.8619150266e-07**2, rel=1e-9)
+    assert extraction.sampled_gamma(gamma=0.5, accuracy=3.723830053200938e-07) == pytest.approx(
+        0.49999981380849734, rel=1e-14
     )
 
 
 def test_erratum_19_the_sample_is_promised_less_than_gamma():
     """λ_min(F_S) ≤ −γ + sγ only, so a run on F_S with γ itself could rightly return nothing."""
     assert extraction.sampled_gamma(gamma=0.5, accuracy=0.25) == 0.375
+
+
+def test_erratum_19_delta_is_spent_once():
+    """2d·exp(−m(sγ)²/(16L1²)) ≤ δ/3 for the sample (Lemma 4), δ/3 for NEON on it; printed ℓ′ leaves NEON 2δ/3."""
+    ell = extraction.sampled_log_factor(**PROBLEM)
+    within = extraction.sampling_accuracy(log_factor=ell) * 0.5
+    of_sample = 2 * 100 * math.exp(-extraction.sample_size(**PROBLEM) * within**2 / (16 * 4.0**2))
+    of_neon = 100 * 4.0 / (0.5 * math.exp(ell))  # The δ that log(dL1/(γδ)) = ℓ′ stands for.
+    assert of_sample == pytest.approx(0.1 / 3, rel=1e-9)
+    assert of_neon == pytest.approx(0.1 / 3, rel=1e-9)
+    printed = math.log(3 * 100 * 4.0 / (2 * 0.5 * 0.1))
+    assert 100 * 4.0 / (0.5 * math.exp(printed)) == pytest.approx(2 * 0.1 / 3, rel=1e-9)
+
+
+def test_erratum_19_what_is_left_of_a_direction_on_the_sample():
+    """c is what Theorem 2 promises on F_S, at (1 − s)γ and δ/3, less s; and just below the printed c = s."""
+    for delta in (0.5, 0.1, 1e-9):
+        problem = PROBLEM | {"delta": delta}
+        s = extraction.sampling_accuracy(log_factor=extraction.sampled_log_factor(**problem))
+        ell = math.log(3 * 100 * 4.0 / ((1 - s) * 0.5 * delta))
+        promised = (1 - s) * 0.5 / (72 * 43**2 * ell)
+        c = extraction.sampled_fraction(**problem)
+        assert -promised + s * 0.5 == pytest.approx(-c * 0.5, rel=1e-9)
+        assert (1 - 3 * s) * s < c < s
 
 
 def test_concentration():
@@ -141,6 +166,50 @@ def test_second_order_counts():
     assert extraction.lanczos_num_steps(smoothness=4.0, accuracy=0.25, dimension=100, delta=0.1) == 22
     assert extraction.lanczos_num_steps(smoothness=4.0, accuracy=0.25, dimension=7, delta=0.1) == 7
     assert extraction.oja_num_steps(**PROBLEM) == 3054
+
+
+def kuczynski_wozniakowski(*, products, width, accuracy, dimension):
+    """Their Theorem 4.2: how likely the error of λ_min after so many products is above the accuracy, at most."""
+    return 1.648 * math.sqrt(dimension) * math.exp(-math.sqrt(accuracy / width) * (2 * products - 1))
+
+
+def printed_lanczos(*, smoothness, accuracy, dimension, delta):
+    """log(d/δ²)√L1/(2√(2ε)), after eq. (10)."""
+    return math.log(dimension / delta**2) * math.sqrt(smoothness) / (2 * math.sqrt(2 * accuracy))
+
+
+def test_erratum_9_the_printed_lanczos_count_is_that_bound_without_its_constants():
+    """At a width of 2·L1 it leaves e^√(ε/2L1)·1.648·δ; ours keeps δ at 4·L1, as two products fewer would not."""
+    for d, delta, accuracy in ((1e3, 0.1, 0.01), (1e6, 0.5, 0.3), (1e4, 1e-6, 1e-3)):
+        problem = {"accuracy": accuracy, "dimension": int(d)}
+        printed = printed_lanczos(smoothness=4.0, delta=delta, **problem)
+        left = kuczynski_wozniakowski(products=printed, width=8.0, **problem)
+        assert left == pytest.approx(1.648 * math.exp(math.sqrt(accuracy / 8.0)) * delta, rel=1e-9)
+        ours = extraction.lanczos_num_steps(smoothness=4.0, delta=delta, **problem)
+        assert kuczynski_wozniakowski(products=ours, width=16.0, **problem) <= delta
+        assert kuczynski_wozniakowski(products=ours - 2, width=16.0, **problem) > delta
+
+
+def test_erratum_9_the_printed_lanczos_count_misses_more_often_than_delta():
+    """λ_min = −1, 29 others at Chebyshev's nodes in [−½, 1]: three products, the printed count rounded up, see a
+    curvature below −½ = λ_min + ε too rarely. Ours are six. The Krylov spaces are formed densely."""
+    d, delta, trials = 30, 0.28, 4000
+    question = {"smoothness": 1.0, "accuracy": 0.5, "dimension": d, "delta": delta}
+    angles = (torch.arange(d - 1, dtype=torch.float64) + 0.5) * math.pi / (d - 1)
+    eigenvalues = torch.cat([torch.tensor([-1.0], dtype=torch.float64), 0.25 - 0.75 * angles.cos()])
+    starts = torch.randn(trials, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def misses(products):
+        powers = torch.stack([starts * eigenvalues**k for k in range(products)], dim=2)
+        basis = torch.linalg.qr(powers)[0]
+        ritz = torch.linalg.eigvalsh(basis.transpose(1, 2) @ (eigenvalues[:, None] * basis))[:, 0]
+        return float((ritz > -0.5).double().mean())
+
+    printed, ours = math.ceil(printed_lanczos(**question)), extraction.lanczos_num_steps(**question)
+    assert (printed, ours) == (3, 6)
+    deviation = math.sqrt(delta * (1 - delta) / trials)
+    assert misses(printed) > delta + 4 * deviation
+    assert misses(ours) < delta - 4 * deviation
 
 
 def test_lemma_1():

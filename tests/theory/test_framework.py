@@ -73,6 +73,19 @@ def test_an_extractor_that_fails_that_rarely_has_half_its_curvature_in_expectati
         assert -c * gamma * (1 - q) + smoothness * q <= -c * gamma / 2 * (1 - 1e-12)
 
 
+def test_an_extraction_in_neon_a_fails_that_rarely_at_its_own_c():
+    """δ ≤ cγ/(2(cγ + L1)), where c is Lemma 2's at the very δ that is returned; and not far below that."""
+    for draw in draws():
+        gamma, dimension, delta = draw(1e-3, 1.0), round(draw(1.0, 1e8)), draw(1e-12, 0.99)
+        smoothness = gamma * draw(1.0, 1e4)
+        question = {"gamma": gamma, "smoothness": smoothness, "dimension": dimension}
+        taken = framework.extraction_failure_probability(delta=delta, **question)
+        c = extraction.sampled_fraction(delta=taken, **question)
+        largest = framework.escape_failure_probability(fraction=c, gamma=gamma, smoothness=smoothness)
+        assert taken <= min(delta, largest)
+        assert taken == delta or taken >= largest / 2
+
+
 def test_erratum_16_the_escape_pays_for_what_the_method_may_lose():
     """Cγ³/2 − c³γ³/(12·L2²) ≤ −Cγ³/2; at the printed c³/(6·L2²) nothing is left."""
     for draw in draws():

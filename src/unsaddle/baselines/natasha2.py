@@ -1,4 +1,4 @@
-"""Natasha 2: Oja's method for the curvature, in turn with Natasha 1.5 for the gradient."""
+"""Natasha 2: Oja's method for the curvature, in turn with Natasha 1.5 for the gradient. With NEON: NEON-Natasha."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import constants
+from unsaddle.baselines import constants, named_extractor
 from unsaddle.baselines.guard import Guard, end_at
 from unsaddle.baselines.samples import batch, measured_anchor
 from unsaddle.curvature import oja as oja_method
@@ -20,9 +20,10 @@ from unsaddle.curvature.result import Candidate, Status
 from unsaddle.escape import steps as escape
 from unsaddle.first_order.anchor import Anchor
 from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
+from unsaddle.framework.plan import Evidence
 from unsaddle.options import Options, check_settings, settings_from
 from unsaddle.run import Ending, Run, RunEnded
-from unsaddle.theory import quadratics
+from unsaddle.theory import extraction, quadratics
 
 JUDGES = 1024
 """Fresh samples on which Oja's answer is judged. Everything if there are fewer."""
@@ -46,11 +47,11 @@ class Natasha2Settings:
     steps: int | None = None
     """m, steps of a sub-epoch. By default B/(pb)."""
     first_order_steps: int | None = None
-    """N1, epochs until the output is returned. By default the run goes on until Oja finds nothing at ‖∇F‖ ≤ ε."""
+    """N1, epochs until the output is returned. By default the run goes on until nothing is found at ‖∇F‖ ≤ ε."""
     centre: str = "last"
     """As in `Natasha15Settings`."""
-    oja_always: bool = False
-    """Run Oja before every epoch, as in the paper, and not only where ‖∇F‖ ≤ ε."""
+    always_extract: bool = False
+    """Look for negative curvature before every epoch, as in the paper, and not only where ‖∇F‖ ≤ ε."""
     gamma: float
     """The curvature sought, δ in the paper."""
     smoothness: float
@@ -75,6 +76,8 @@ def theory_settings(run: Run, options: Options) -> Natasha2Settings:
 
     L1δ/(Vε)^{1/3} ≥ L2:   L̃ = σ̃ = L2(Vε)^{1/3}/δ;   else   L̃ = L1,  σ̃ = max(VεL2³/(L1²δ³), εL1/√V)
     B = V/ε²;   p = (σ̃²V/(L̃²ε²))^{1/3};   m = B/p;   α = 1/(σ̃m);   N1 = σ̃Δ/(pε²)
+
+    σ̃ may be below L1: the penalty keeps an epoch within about δ/L2 of y_k, where nothing below −δ was found.
     """
     L1, L2, V, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "variance", "initial_gap")
     eps = options.eps
@@ -88,7 +91,7 @@ def theory_settings(run: Run, options: Options) -> Natasha2Settings:
     m = max(1, B // p)
     N1 = max(1, math.ceil(sigma * gap / (p * eps**2)))
     epoch = {"step_size": 1.0 / (sigma * m), "sigma": sigma, "sub_epochs": p, "anchor_size": B, "batch_size": 1}
-    rest = {"steps": m, "first_order_steps": N1, "centre": "random", "oja_always": True, "gamma": delta}
+    rest = {"steps": m, "first_order_steps": N1, "centre": "random", "always_extract": True, "gamma": delta}
     return settings_from(Natasha2Settings, options.method_settings, **epoch, **rest)
 
 
@@ -144,6 +147,29 @@ def oja(run: Run, options: Options, x: Tensor, gamma: float, smoothness: float) 
         smoothness *= 2.0
 
 
+def lowest(run: Run, options: Options, y: Tensor, settings: Natasha2Settings) -> Evidence:
+    """Looks for negative curvature at y: by Oja, or by the extractor that the caller named."""
+    if named_extractor.is_named(options):
+        return named_extractor.extraction(run, options, y, settings)
+    # L1 is measured here: backtracking may have raised it far above that, and Oja takes L1/γ steps.
+    L1 = settings.smoothness if options.theory else constants.smoothness(run, options, y)
+    found = oja(run, options, y, settings.gamma, L1)
+    return Evidence(direction=found.vector, decided=True, curvature=found.lowest, note=found.status.name)
+
+
+def step_length(options: Options, settings: Natasha2Settings, found: Evidence, hessian_lipschitz: float) -> float:
+    """δ/L2, which lowers F where vᵀ∇²F(y)v ≤ −δ/2; and 2q/L2 for a measured −q above that.
+
+    By theory with a named extractor it is cδ/L2, eq. (9), with the c of Lemma 2: of a longer step nothing is known.
+    """
+    gamma, L2 = settings.gamma, hessian_lipschitz
+    if options.theory and named_extractor.is_named(options):
+        assert found.direction is not None
+        c = named_extractor.promised_fraction(options, settings, vectors.dimension(found.direction))
+        return extraction.escape_length(fraction=c, gamma=gamma, hessian_lipschitz=L2)
+    return min(gamma, -2.0 * found.curvature) / L2
+
+
 def penalty_gradient(x: Tensor, centre: Tensor, radius: float, smoothness: float) -> Tensor | None:
     """∇[L1·(‖x − y‖ − R)₊²] = 2L1(‖x − y‖ − R)₊·(x − y)/‖x − y‖, where y is the centre. None within R."""
     out = x - centre
@@ -163,11 +189,14 @@ def minimize(run: Run, options: Options) -> None:
 
     Allen-Zhu (2017), Algorithm 3. Õ(ε^{-3.25}) at δ = ε^{1/4}. Oja's Hessian products are counted apart from gradients.
 
+    With `extractor` "neon" or "neon+" this is NEON-Natasha as the NEON paper has it: NEON on samples takes the place of
+    Oja, and there are no Hessian products. Any other extractor may be named. `step_length` says how far to follow v.
+
     Letters: α = `step_size`, σ̃ = `sigma`, p = `sub_epochs`, B = `anchor_size`, b = `batch_size`, m = `steps`,
     N1 = `first_order_steps`, δ = `gamma`.
 
-    Departures of the practical setting: Oja runs only where ‖∇F(y_k)‖ ≤ ε, which the anchor's gradient shows for free.
-    Where it finds nothing, the run ends there, without the final SGD. An epoch that did not lower F on the anchor's
+    Departures of the practical setting: v is sought only where ‖∇F(y_k)‖ ≤ ε, which the anchor's gradient shows for
+    free. If there is none, the run ends there, without the final SGD. An epoch that did not lower F on the anchor's
     samples is undone, and L1 doubled. Without L2 there is a line search and no penalty.
 
     Cost: an epoch takes B + 2bmp component gradients, and B values to see whether it helped. A step of Oja takes b
@@ -185,15 +214,14 @@ def minimize(run: Run, options: Options) -> None:
             guard.seen(y, seen.value)
             run.checked(y, value=seen.value, gradient_norm=seen.norm, gradient_error=math.sqrt(seen.squared_error))
         small = seen.passes(options.eps)
-        if small or settings.oja_always:
-            # L1 is measured here: backtracking may have raised it far above that, and Oja takes L1/γ steps.
-            found = oja(run, options, y, gamma, L1 if options.theory else constants.smoothness(run, options, y))
-            run.extracted(curvature=found.lowest, note=found.status.name)
-            if found.vector is not None:
-                y, seen = _escaped(run, seen, y, found, radius), None
+        if small or settings.always_extract:
+            found = lowest(run, options, y, settings)
+            run.extracted(curvature=found.curvature, error=found.error, note=found.note)
+            if found.direction is not None:
+                y, seen = _escaped(run, options, seen, y, found, settings), None
                 continue
             if small and settings.first_order_steps is None:
-                raise RunEnded(Ending.SECOND_ORDER_POINT)
+                raise RunEnded(Ending.SECOND_ORDER_POINT if found.decided else Ending.CURVATURE_UNDECIDED)
         B, p = seen.samples, settings.sub_epochs
         b = math.ceil(0.2 * B ** (2.0 / 3.0)) if settings.batch_size is None else settings.batch_size
         m = settings.steps or max(SHORTEST_SUB_EPOCH, math.ceil(B / (p * b)))
@@ -215,18 +243,20 @@ def minimize(run: Run, options: Options) -> None:
             _end(run, pairs[_below(len(pairs), run)], settings, radius, B)
 
 
-def _escaped(run: Run, seen: Anchor, y: Tensor, found: Candidate, radius: float) -> Tensor:
+def _escaped(
+    run: Run, options: Options, seen: Anchor, y: Tensor, found: Evidence, settings: Natasha2Settings
+) -> Tensor:
     """The point after a step along negative curvature."""
-    v = found.vector
+    v, L2 = found.direction, settings.hessian_lipschitz
     assert v is not None
-    if math.isinf(radius):
+    if L2 is None:
         moved = escape.by_guessed_lengths(seen.value_at, y, v, seen.value)
         if moved is None:
             raise RunEnded(Ending.CURVATURE_UNDECIDED)
         y_next = moved[0]
     else:
-        y_next = escape.at_random(y, v, radius, run.generator)
-    run.escaped(y_next, curvature=found.lowest, note=f"length {vectors.norm(y_next - y):.3g}")
+        y_next = escape.at_random(y, v, step_length(options, settings, found, L2), run.generator)
+    run.escaped(y_next, curvature=found.curvature, note=f"length {vectors.norm(y_next - y):.3g}")
     return y_next
 
 

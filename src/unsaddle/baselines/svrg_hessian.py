@@ -1,22 +1,25 @@
-"""SVRG and Hessian descent in turn, for finite sums."""
+"""SVRG and Hessian descent in turn, for finite sums. With NEON in its place: NEON-SVRG."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.baselines import constants
+from unsaddle.baselines import constants, named_extractor
 from unsaddle.baselines.guard import Guard
 from unsaddle.baselines.lowest_curvature import lowest_curvature
 from unsaddle.baselines.samples import everything
 from unsaddle.escape import steps as escape
 from unsaddle.first_order.anchor import anchor_at
 from unsaddle.first_order.variance_reduced import InnerLoop, descend
+from unsaddle.framework.plan import Evidence
 from unsaddle.options import Options, check_settings, settings_from
 from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.theory import extraction
 
 SHORTEST_EPOCH = 10
 """Least steps of an epoch in the practical setting. For n = 1 the paper's n/b would be one."""
@@ -52,10 +55,11 @@ class SvrgHessianSettings:
             raise ValueError(f"random_share must be in [0, 1], got {self.random_share!r}; it is a probability")
 
 
-def theory_settings(n: int, options: Options) -> SvrgHessianSettings:
+def theory_settings(n: int, dimension: int, options: Options) -> SvrgHessianSettings:
     """μ = 1/4, η = μb/(L1n^{2/3}), m = ⌊n/(3bμ)⌋, b = 1, q = 1/2, γ = √(L2ε), with all Θ-constants 1.
 
-    L1·n^{2/3}Δ/(ε²m) epochs give E‖∇F‖² ≤ ε². Each round lowers F by γ³/(12L2²), so T = ⌈Δ·12L2²/γ³⌉ + 1.
+    L1·n^{2/3}Δ/(ε²m) epochs give E‖∇F‖² ≤ ε². Each round lowers F by (cγ)³/(3L2²), so T = ⌈Δ·3L2²/(cγ)³⌉ + 1, where
+    c = 1/2 for Lanczos, and that of Lemma 2 for a named extractor.
     """
     L1, L2, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
     known = options.method_settings
@@ -63,9 +67,11 @@ def theory_settings(n: int, options: Options) -> SvrgHessianSettings:
     m = max(1, math.floor(n / (3.0 * b * mu)))
     gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
     epochs = max(1, math.ceil(L1 * n ** (2.0 / 3.0) * gap / (options.eps**2 * m)))
-    rounds = math.ceil(12.0 * L2**2 * gap / gamma**3) + 1
     epoch = {"step_size": mu * b / (L1 * n ** (2.0 / 3.0)), "batch_size": b, "steps": m, "random_share": 0.5}
-    return settings_from(SvrgHessianSettings, known, **epoch, epochs=epochs, rounds=rounds, gamma=gamma)
+    settings = settings_from(SvrgHessianSettings, known, **epoch, epochs=epochs, gamma=gamma)
+    c = named_extractor.promised_fraction(options, settings, dimension)
+    gain = extraction.escape_decrease(fraction=c, gamma=gamma, hessian_lipschitz=L2)
+    return settings if settings.rounds is not None else replace(settings, rounds=math.ceil(gap / gain) + 1)
 
 
 def practical_settings(n: int, run: Run, options: Options) -> SvrgHessianSettings:
@@ -78,6 +84,15 @@ def practical_settings(n: int, run: Run, options: Options) -> SvrgHessianSetting
     return settings_from(SvrgHessianSettings, known, **defaults)
 
 
+def hessian_descent(run: Run, options: Options, x: Tensor, settings: SvrgHessianSettings) -> Evidence:
+    """v with vᵀ∇²F(x)v ≤ −γ/2, or none: by Lanczos on everything, or by the extractor that the caller named."""
+    if named_extractor.is_named(options):
+        return named_extractor.extraction(run, options, x, settings)
+    F, accuracy = everything(run, hessian=True), settings.gamma / 2.0
+    q, v = lowest_curvature(run, F, x, smoothness=settings.smoothness, accuracy=accuracy, delta=options.delta)
+    return Evidence(direction=v if q <= -accuracy else None, decided=True, curvature=q)
+
+
 def minimize(run: Run, options: Options) -> None:
     """Finds a second-order stationary point of a finite sum: SVRG for the gradient, Lanczos for the curvature.
 
@@ -87,6 +102,9 @@ def minimize(run: Run, options: Options) -> None:
 
     Reddi, Zaheer, Sra, Poczos, Bach, Salakhutdinov, Smola (2017), Algorithm 1 with SVRG (Reddi et al. 2016) and
     Hessian descent.
+
+    With `extractor` "neon" or "neon+" this is NEON-SVRG as the NEON paper has it: v comes from NEON on samples, and no
+    Hessian products are taken. Any other extractor may be named too. vᵀHv is then the curvature measured along v.
 
     Letters: η = `step_size`, b = `batch_size`, m = `steps`, q = `random_share`, T = `rounds`, γ = `gamma`.
 
@@ -99,7 +117,8 @@ def minimize(run: Run, options: Options) -> None:
     """
     f, n = everything(run), run.num_samples
     assert n is not None
-    settings = theory_settings(n, options) if options.theory else practical_settings(n, run, options)
+    d = vectors.dimension(run.x)
+    settings = theory_settings(n, d, options) if options.theory else practical_settings(n, run, options)
     run.gamma, eta = settings.gamma, settings.step_size
     seen = anchor_at(run.objective, run.x, None, run.generator)
     guard, epochs, rounds = Guard(run), 0, 0
@@ -124,11 +143,13 @@ def minimize(run: Run, options: Options) -> None:
             run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
             continue
         run.checked(seen.x, value=seen.value, gradient_norm=seen.norm, gradient_error=0.0)
-        F, accuracy = everything(run, hessian=True), settings.gamma / 2.0
-        q, v = lowest_curvature(run, F, seen.x, smoothness=settings.smoothness, accuracy=accuracy, delta=options.delta)
-        run.extracted(curvature=q)
+        lowest = hessian_descent(run, options, seen.x, settings)
+        q, v = lowest.curvature, lowest.direction
+        run.extracted(curvature=q, error=lowest.error, note=lowest.note)
         rounds, epochs = rounds + 1, 0
-        if q > -accuracy:
+        if v is None and not lowest.decided:
+            raise RunEnded(Ending.CURVATURE_UNDECIDED)
+        if v is None:
             raise RunEnded(Ending.SECOND_ORDER_POINT if seen.norm <= options.eps else Ending.OUTPUT)
         if settings.hessian_lipschitz is None:
             found = escape.by_guessed_lengths(f.value, seen.x, v, seen.value)

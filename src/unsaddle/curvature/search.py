@@ -71,7 +71,9 @@ class Search:
 
     @property
     def delta(self) -> float:
-        return self.question.delta
+        """δ of the random start. Lemma 2 leaves it a third: as much is for the sample, and for fresh samples (E19)."""
+        delta = self.question.delta
+        return extraction.sampled_delta(delta=delta) if self.sampled and self.question.theory else delta
 
     @property
     def hessian_lipschitz(self) -> float | None:
@@ -111,9 +113,9 @@ class Search:
         if not self.question.theory:
             return 1.0 - self.question.sample_margin
         # Lemma 2: F_S has this share of γ for sure where F has −γ (E19).
-        gamma = self.question.gamma_at(self._seen_smoothness)
+        gamma, delta = self.question.gamma_at(self._seen_smoothness), self.question.delta
         largest = max(self._seen_smoothness, gamma)
-        ell = extraction.sampled_log_factor(dimension=self.dimension, smoothness=largest, gamma=gamma, delta=self.delta)
+        ell = extraction.sampled_log_factor(dimension=self.dimension, smoothness=largest, gamma=gamma, delta=delta)
         return extraction.sampled_gamma(gamma=1.0, accuracy=extraction.sampling_accuracy(log_factor=ell))
 
     @property

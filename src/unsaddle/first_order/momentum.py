@@ -85,12 +85,30 @@ def sm(
     return MomentumRound(y=y, z=plus, last=x, last_s=xs)
 
 
-def corollary_1(
-    premises: Premises, momentum: float, s: float, batch_size: int, num_steps: int, second_moment: float | None
-) -> Plain:
-    """SM with the step size of Corollary 1. `second_moment` is σ² ≥ E‖∇f(x; ξ)‖². V, the default, is for plain SGD."""
+def corollary_1(premises: Premises, momentum: float, s: float, batch_size: int, num_steps: int) -> Plain:
+    """SM with the constants of Corollary 1: (y, z) after t + 1 = `num_steps` steps of η.
+
+        η = min(ε²/(6D), (1 − β)/(2·L1), √(2(1 − β)Cγ³/(3D(t + 1))))
+
+    At the printed η = ε²/(6D) the corollary needs t + 1 ≤ 24DC(1 − β)γ³/ε⁴, so that 𝒜 loses at most Cγ³/2. For any C
+    that NEON can promise, no t keeps to that. So η falls until the given t does, and t + 1 may be any count. Its lower
+    bound C′/ε² asks for nothing: C′ is any constant, and ε_𝒜 follows it.
+
+    By default t + 1 = 1, which allows the largest η. Then y = x₀: the only one of the steps 0 … t is step 0, and NEON-A
+    tests where SM started. With a larger `num_steps`, y is x⁺ at a random one of them.
+
+    D needs σ² ≥ E‖∇f(x; ξ)‖², the `second_moment`. It is not zero without noise: momentum carries ‖∇F‖ along. Only for
+    plain SGD, s = 1/(1 − β) or β = 0, V may stand for it.
+    """
     known, eps, gamma = premises.constants, premises.eps, premises.gamma
-    moment = known.variance if second_moment is None else second_moment
+    checks.count(num_steps, "num_steps")
+    is_sgd = momentum == 0.0 or math.isclose(s * (1.0 - momentum), 1.0)
+    if known.second_moment is None and not is_sgd:
+        raise ValueError(
+            "settings='theory' needs second_moment for heavy ball and Nesterov: a bound on E‖∇f(x; ξ)‖², which is "
+            "‖∇F(x)‖² + V; give it, or use SGD, for which variance is enough, or settings='practical'"
+        )
+    moment = known.variance if known.second_moment is None else known.second_moment
     scales = {"momentum": momentum, "smoothness": known.smoothness}
     noise = framework.momentum_noise_scale(variant=s, second_moment=moment, **scales)
     largest = framework.momentum_step_size(eps=eps, noise_scale=noise, **scales)
@@ -98,7 +116,6 @@ def corollary_1(
     def run(objective: Objective, x: Tensor, generator: Generator) -> Pair:
         step = largest
         if noise > 0.0:
-            # At η = ε²/(6D) no t is admissible in Corollary 1, for any C that NEON can promise. At this η one is.
             c = premises.escape_constant(vectors.dimension(x))
             admissible = framework.momentum_max_step_size(
                 num_steps=num_steps, gamma=gamma, momentum=momentum, noise_scale=noise, escape_constant=c
@@ -132,10 +149,8 @@ class Sgd(FirstOrderMethod):
     _s: ClassVar[float] = 1.0
 
     @classmethod
-    def theory(
-        cls, premises: Premises, *, batch_size: int = 1, num_steps: int = 1, second_moment: float | None = None
-    ) -> Plain:
-        return corollary_1(premises, 0.0, cls._s, batch_size, num_steps, second_moment)
+    def theory(cls, premises: Premises, *, batch_size: int = 1, num_steps: int = 1) -> Plain:
+        return corollary_1(premises, 0.0, cls._s, batch_size, num_steps)
 
     def __post_init__(self) -> None:
         counts = ("batch_size", "num_steps")
@@ -191,16 +206,8 @@ class HeavyBall(Sgd):
     _s: ClassVar[float] = 0.0
 
     @classmethod
-    def theory(
-        cls,
-        premises: Premises,
-        *,
-        batch_size: int = 1,
-        num_steps: int = 1,
-        second_moment: float | None = None,
-        momentum: float = 0.9,
-    ) -> Plain:
-        return corollary_1(premises, momentum, cls._s, batch_size, num_steps, second_moment)
+    def theory(cls, premises: Premises, *, batch_size: int = 1, num_steps: int = 1, momentum: float = 0.9) -> Plain:
+        return corollary_1(premises, momentum, cls._s, batch_size, num_steps)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Natasha1.5 (Allen-Zhu 2017) as a method that NEON-A promotes: NEON-Natasha."""
+"""Natasha1.5 (Allen-Zhu 2017) as a method that NEON-A promotes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from unsaddle import checks
 from unsaddle.first_order.anchor import Anchor, anchor_at, at_most
 from unsaddle.first_order.method import FirstOrderMethod, Local, Pair, Plain, guarded
 from unsaddle.first_order.natasha15 import Natasha15Settings, natasha15_epoch
@@ -20,10 +21,16 @@ SUB_EPOCHS = 2
 
 
 def allen_zhu(premises: Premises, *, batch_size: int = 1, sigma: float | None = None) -> Plain:
-    """An epoch of Natasha1.5 with the constants of Allen-Zhu's theorem: y is a random centre, z the last one."""
+    """An epoch of Natasha1.5 with the constants of Allen-Zhu's theorem: y is a random centre, z the last one.
+
+    The theorem needs ∇²F ⪰ −σI along the whole epoch. Nothing here keeps the iterates where a test has excluded
+    curvature below −γ. So σ is L1, which always holds and gives the rate of SCSG. A caller who knows a smaller one may
+    give it. (Natasha 2 earns a smaller σ̃ by a penalty: it keeps an epoch near a point whose curvature was tested.)
+    """
     known, n, eps = premises.constants, premises.num_samples, premises.eps
     scales = {"eps": eps, "smoothness": known.smoothness, "variance": known.variance}
-    sigma = framework.natasha_convexity(sigma=sigma or premises.gamma, **scales)
+    given = known.smoothness if sigma is None else checks.positive(sigma, "sigma", "leave it out to take L1")
+    sigma = framework.natasha_convexity(sigma=given, **scales)
     size = at_most(framework.natasha_anchor_size(eps=eps, variance=known.variance), n)
     sub_epochs = framework.natasha_num_sub_epochs(sigma=sigma, **scales)
     steps = framework.natasha_num_steps(anchor_size=(n or 1) if size is None else size, num_sub_epochs=sub_epochs)

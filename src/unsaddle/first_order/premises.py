@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unsaddle.options import Options
+from unsaddle import checks
+from unsaddle.options import Options, check_settings
 from unsaddle.theory import extraction, framework
 
 
@@ -16,11 +17,29 @@ class ProblemConstants:
     hessian_lipschitz: float
     variance: float = 0.0
     sub_gaussian: float = 0.0
+    second_moment: float | None = None
+    """σ² ≥ E‖∇f(x; ξ)‖² = ‖∇F(x)‖² + V at every x of the run: Corollary 1 needs it for heavy ball and Nesterov."""
+
+    def __post_init__(self) -> None:
+        check_settings(self, positive=("smoothness", "hessian_lipschitz", "second_moment"))
+        for name in ("variance", "sub_gaussian"):
+            checks.not_negative(getattr(self, name), name)
+        if self.second_moment is not None and self.second_moment < self.variance:
+            raise ValueError(
+                f"second_moment must be at least variance = {self.variance}, got {self.second_moment}; it bounds "
+                "E‖∇f‖² = ‖∇F‖² + V"
+            )
+
+    def extraction_delta(self, *, dimension: int, gamma: float, delta: float) -> float:
+        """δ of an extraction in NEON-A: δ as given, but at most cγ/(2(cγ + L1)) (proof of Theorem 3)."""
+        return framework.extraction_failure_probability(
+            delta=delta, gamma=gamma, smoothness=self.smoothness, dimension=dimension
+        )
 
     def direction_fraction(self, *, dimension: int, gamma: float, delta: float) -> float:
-        """c of Lemma 2: a direction found on samples has curvature −cγ or less."""
-        ell = extraction.sampled_log_factor(dimension=dimension, smoothness=self.smoothness, gamma=gamma, delta=delta)
-        return extraction.sampling_accuracy(log_factor=ell)
+        """c of Lemma 2 at `extraction_delta`: a direction found on samples has curvature −cγ or less."""
+        delta = self.extraction_delta(dimension=dimension, gamma=gamma, delta=delta)
+        return extraction.sampled_fraction(dimension=dimension, smoothness=self.smoothness, gamma=gamma, delta=delta)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,21 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.extract import answer
 from unsaddle.curvature.krylov.smoothness import smoothness
-from unsaddle.curvature.question import Question
-from unsaddle.curvature.result import Status
 from unsaddle.escape import steps as escape
 from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.first_order.method import FirstOrderMethod, Local
-from unsaddle.framework.plan import Evidence, weighed
-from unsaddle.judgement.judge import judge
-from unsaddle.judgement.minimum import SAMPLE_MARGIN
-from unsaddle.judgement.sampling_error import hessian_error
+from unsaddle.framework.plan import Evidence
+from unsaddle.framework.sampled_extraction import until_decided
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
@@ -27,12 +21,6 @@ from unsaddle.theory.quadratics import stationary_gradient
 
 FIRST_SAMPLES = 64
 """The number of samples that measure V at the start and after an escape."""
-
-FIRST_EXTRACTION, GROWTH, LARGEST_EXTRACTION = 128, 4, 128 * 4**6
-"""|S2| of the first extraction, its factor after one that does not decide, and its bound on a stream."""
-
-EXTRACTIONS = 100
-"""δ is divided by this number of extractions, as each may take a saddle for a minimum."""
 
 TEST_FACTOR = 4.0
 """A decisive first-order test has TEST_FACTOR·V/ε² samples: a standard error of ε/2."""
@@ -49,8 +37,7 @@ class PracticalPlan:
 
     - *Test*: V and ĝ of the last test give the size of the next. A test that reads below 1.5ε but does not pass is
       repeated on 4V/ε² samples. After such a repetition fails, 1, 3, 7, … rounds pass before another one.
-    - *Extraction*: on 128 samples, then on four times as many until it decides. Directions are confirmed on fresh
-      batches. "Nothing" counts if λ_min is above −γ despite the Hessian's sampling error along the lowest directions.
+    - *Extraction*: on 128 samples, then on four times as many until it decides (`until_decided`).
     - *Escape*: the better of both signs. The step is doubled while the value on fresh samples falls.
     """
 
@@ -115,29 +102,7 @@ class PracticalPlan:
         return seen.passes(run.eps)
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
-        n = run.num_samples
-        size: int | None = FIRST_EXTRACTION
-        while True:
-            if n is not None and size is not None and 2 * size > n:
-                size = None
-            question = Question(
-                gamma=self.options.gamma,
-                sample_margin=SAMPLE_MARGIN,
-                extractor=self.options.extractor,
-                samples=size,
-                delta=self.options.delta / (2.0 * EXTRACTIONS),
-                seed=int(torch.randint(2**31, (), generator=run.generator)),
-            )
-            found, slack = answer(run.objective, y, question, run.ledger), 0.0
-            if size is not None and found.status is Status.NOTHING_FOUND:
-                slack = hessian_error(run.objective, y, found, size, self.options.delta / 2.0, run.generator).slack
-            eps = math.nan
-            if self.options.eps_follows_smoothness:
-                eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(y))
-            evidence = weighed(found, judge(found, slack=slack), size, slack, eps)
-            if evidence.decided or size is None or size >= LARGEST_EXTRACTION:
-                return evidence
-            size *= GROWTH
+        return until_decided(run, y, self.options)
 
     def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         assert found.direction is not None

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.extract import answer
-from unsaddle.curvature.question import Question
-from unsaddle.curvature.registry import EXTRACTORS
-from unsaddle.curvature.result import Status
 from unsaddle.escape import steps as escape
-from unsaddle.first_order.anchor import Anchor, anchor_at, at_most
+from unsaddle.first_order.anchor import Anchor, anchor_at
 from unsaddle.first_order.method import FirstOrderMethod, Local
 from unsaddle.first_order.premises import ProblemConstants
-from unsaddle.framework.plan import Evidence, weighed
-from unsaddle.judgement.judge import judge
+from unsaddle.framework.plan import Evidence
+from unsaddle.framework.sampled_extraction import by_lemma_2
 from unsaddle.options import Options
-from unsaddle.run import Ending, Run, RunEnded
+from unsaddle.run import Run
 from unsaddle.theory import extraction
 
 
@@ -30,8 +24,13 @@ class TheoryPlan:
 
     - *Test*: |S| = 8G²(1 + 8·log(1/δ))/ε² (Lemma 3), or everything if that is less. The gradient is then known to ε/2.
       The test switches at a true norm in [ε/2, 3ε/2], and the target of 𝒜 is ε/2 (E18).
-    - *Extraction*: NEON or NEON⁺ with the settings of its theorem, on Lemma 2's |S2|.
+    - *Extraction*: NEON or NEON⁺ with the settings of its theorem, on Lemma 2's |S2| (`by_lemma_2`). Its δ is at most
+      cγ/(2(cγ + L1)), so that the escape gains in expectation, whether or not the extraction fails.
     - *Escape*: cγ/L2 with a random sign, eq. (9).
+
+    δ is that of each test and of each extraction. The paper's "Claim" assumes a union bound over all iterations. Their
+    number follows from F(x0) − min F and ε_𝒜 (`theory.framework.num_outer_iterations`), which are not asked for here. A
+    caller who knows them divides δ by it.
     """
 
     options: Options
@@ -65,30 +64,7 @@ class TheoryPlan:
         return seen.norm <= self.options.eps
 
     def extract(self, run: Run, y: Tensor) -> Evidence:
-        name = "neon+" if self.options.extractor == "auto" else self.options.extractor
-        unbounded, theory = math.isinf(run.ledger.limit), EXTRACTORS[name].has_theory
-        if theory and unbounded:
-            raise ValueError(f"settings='theory' gives {name} more steps than can be waited for; pass max_samples")
-        gamma, delta = self._gamma, self.options.delta
-        needed = extraction.sample_size(
-            dimension=vectors.dimension(y), smoothness=self.constants.smoothness, gamma=gamma, delta=delta
-        )
-        size = at_most(needed, run.num_samples)
-        question = Question(
-            gamma=gamma,
-            extractor=name,
-            samples=size,
-            delta=delta,
-            smoothness=self.constants.smoothness,
-            hessian_lipschitz=self.constants.hessian_lipschitz,
-            max_gradients=None if unbounded else max(1, int(run.ledger.left)),
-            seed=int(torch.randint(2**31, (), generator=run.generator)),
-            theory=theory,
-        )
-        found = answer(run.objective, y, question, run.ledger)
-        if found.status is Status.BUDGET_SPENT:
-            raise RunEnded(Ending.BUDGET_SPENT)
-        return weighed(found, judge(found), size)
+        return by_lemma_2(run, y, self.options, self.constants)
 
     def escape(self, run: Run, y: Tensor, seen: Anchor, found: Evidence) -> Tensor | None:
         assert found.direction is not None

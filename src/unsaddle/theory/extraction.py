@@ -170,28 +170,49 @@ THEOREM_2 = Theorem(neon_plus_max_step, neon_plus_num_steps, neon_plus_trust_rad
 # --- Lemma 2: on samples --------------------------------------------------------------------------------------------
 
 
+def sampled_delta(*, delta: float) -> float:
+    """δ/3: the sample's Hessian may fail with this probability, and so may NEON's random start on it (E19)."""
+    return delta / 3.0
+
+
 def sampled_log_factor(*, dimension: int, smoothness: float, gamma: float, delta: float) -> float:
-    """ℓ′ = log(3d·L1/(2γδ))."""
-    return math.log(3.0 * dimension * smoothness / (2.0 * gamma * delta))
+    """ℓ′ = log(3d·L1/(γδ)): ℓ at δ/3. Lemma 2 prints log(3d·L1/(2γδ)), which would leave NEON two thirds of δ (E19)."""
+    return log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=sampled_delta(delta=delta))
 
 
 def sampling_accuracy(*, log_factor: float, c_hat: float = NEON_PLUS_C_HAT) -> float:
-    """s = 1/((12ĉ)²ℓ′): the Hessian of F_S must be within sγ of the Hessian of F. Lemma 2's constant c equals s."""
+    """s = 1/((12ĉ)²ℓ′): the Hessian of F_S must be within sγ of the Hessian of F."""
     return 1.0 / ((12.0 * c_hat) ** 2 * log_factor)
 
 
 def sample_size(
     *, dimension: int, smoothness: float, gamma: float, delta: float, c_hat: float = NEON_PLUS_C_HAT
 ) -> int:
-    """m = 16·L1²·log(6d/δ)/(s²γ²), rounded up (Lemma 2)."""
+    """m = 16·L1²·log(6d/δ)/(s²γ²), rounded up (Lemma 2): that of Lemma 4 for the accuracy sγ at δ/3."""
     ell = sampled_log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
-    accuracy = sampling_accuracy(log_factor=ell, c_hat=c_hat)
-    return math.ceil(16.0 * smoothness**2 * math.log(6.0 * dimension / delta) / (accuracy * gamma) ** 2)
+    accuracy = gamma * sampling_accuracy(log_factor=ell, c_hat=c_hat)
+    third = sampled_delta(delta=delta)
+    return hessian_sample_size(eps=accuracy, smoothness=smoothness, dimension=dimension, delta=third)
 
 
 def sampled_gamma(*, gamma: float, accuracy: float) -> float:
     """(1 − s)γ, for NEON on F_S: where F has curvature −γ, F_S is sure of no more than −(1 − s)γ (E19)."""
     return (1.0 - accuracy) * gamma
+
+
+def sampled_fraction(
+    *, dimension: int, smoothness: float, gamma: float, delta: float, c_hat: float = NEON_PLUS_C_HAT
+) -> float:
+    """c = (1 − s)/(72ĉ²ℓ) − s: a direction found on F_S has curvature at most −cγ in F (Lemma 2).
+
+    ℓ is that of NEON⁺ on F_S, for (1 − s)γ and δ/3. The printed c = s, for NEON at γ, is larger by a share of about
+    2s·(1 + 1/ℓ′) (E19).
+    """
+    ell = sampled_log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
+    accuracy = sampling_accuracy(log_factor=ell, c_hat=c_hat)
+    sought, third = sampled_gamma(gamma=gamma, accuracy=accuracy), sampled_delta(delta=delta)
+    ell = log_factor(dimension=dimension, smoothness=smoothness, gamma=sought, delta=third)
+    return neon_plus_guarantee(gamma=sought, log_factor=ell, c_hat=c_hat) / gamma - accuracy
 
 
 # --- Lemma 1, the step along negative curvature; Lemmas 3 and 4, concentration ---------------------------------------
@@ -236,7 +257,13 @@ def power_num_steps(*, smoothness: float, gamma: float, dimension: int, delta: f
 
 
 def lanczos_num_steps(*, smoothness: float, accuracy: float, dimension: int, delta: float) -> int:
-    """min(d, 1 + ⌈½·ln(2.75d/δ²)·√(L1/ε)⌉) products for λ_min to accuracy ε (Kuczyński and Woźniakowski; E9)."""
+    """min(d, 1 + ⌈½·ln(2.75d/δ²)·√(L1/ε)⌉) products for λ_min to accuracy ε, if all eigenvalues are within ±2·L1.
+
+    Kuczyński and Woźniakowski (1992), Theorem 4.2: with k products the error exceeds ε with a probability of at most
+    1.648·√d·exp(−(2k − 1)√(ε/w)), where w = λ_max − λ_min. So k = ½ + ¼·ln(2.716d/δ²)·√(w/ε) are enough. w = 2·L1 gives
+    the paper's √L1/(2√(2ε)), which leaves out the ½ and the 2.716 (E9). Here w = 4·L1: a measured L1 is a lower bound,
+    and our Lanczos takes it for too small only if it sees an eigenvalue above 2·L1.
+    """
     return min(dimension, 1 + math.ceil(0.5 * math.log(2.75 * dimension / delta**2) * math.sqrt(smoothness / accuracy)))
 
 

@@ -61,6 +61,22 @@ def escape_failure_probability(*, fraction: float, gamma: float, smoothness: flo
     return fraction * gamma / (2.0 * (fraction * gamma + smoothness))
 
 
+def extraction_failure_probability(*, delta: float, gamma: float, smoothness: float, dimension: int) -> float:
+    """The δ of an extraction in NEON-A: at most the given one, and at most cγ/(2(cγ + L1)), with the c of Lemma 2.
+
+    c falls with δ, as 1/log(1/δ). So δ becomes half of its bound until it keeps within it, which takes a few turns.
+
+    >>> f"{extraction_failure_probability(delta=0.1, gamma=0.5, smoothness=4.0, dimension=100):.1e}"
+    '4.5e-09'
+    """
+    while True:
+        c = extraction.sampled_fraction(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
+        largest = escape_failure_probability(fraction=c, gamma=gamma, smoothness=smoothness)
+        if delta <= largest:
+            return delta
+        delta = largest / 2.0
+
+
 def escape_constant(*, fraction: float, hessian_lipschitz: float) -> float:
     """C = c³/(12·L2²): the step cγ/L2 lowers F by Cγ³ in expectation, failures of the extractor included.
 
