@@ -70,9 +70,9 @@ def entries(extractors: Sequence[str]) -> list[Entry]:
     return [*((what_ran(m, e), m, e) for m, e in inside), *((m, m.split()[0], None) for m in alone)]
 
 
-def names(data: Path) -> list[str]:
+def names(data: Path | None) -> list[str]:
     """Of all cases; those on real data only where the data are."""
-    there = names_of_data(data) if data.is_dir() else []
+    there = names_of_data(data)
     on_data = [f"{kind}, {name}" for kind in ("sigmoid", "u∘v") for name in DATA]
     return [*KNOWN, *(name for name in on_data if name in there)]
 
@@ -284,7 +284,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--extractors", nargs="+", default=list(EXTRACTORS), help="inside the promoted methods")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the objective against samples")
     chosen = parser.parse_args(arguments)
-    known = names(chosen.data)
+    data = chosen.data if chosen.data.is_dir() else None
+    known = names(data)
     unknown = sorted(set(chosen.only or ()) - set(known))
     if unknown:
         raise SystemExit(f"--only: {unknown[0]!r} is not one of {'; '.join(known)}")
@@ -300,16 +301,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ) as pool:
         blind = [name for name in BLIND if f"{name} tuned" in [row[0] for row in rows]]
         for problem in problems:
-            tuning = [(problem, name, 0, {}, chosen.data) for name in blind]
+            tuning = [(problem, name, 0, {}, data) for name in blind]
             tuned = dict(zip(blind, pool.map(tune, tuning), strict=True))
             jobs: dict[tuple[str, int], Job] = {}
             for row, method, extractor in rows:
                 settings = tuned[method]["settings"] if row.endswith("tuned") else {}
                 settings = settings if extractor is None else {"extractor": extractor}
-                jobs |= {(row, seed): (problem, method, seed, settings, chosen.data) for seed in seeds}
+                jobs |= {(row, seed): (problem, method, seed, settings, data) for seed in seeds}
             outcomes = dict(zip(jobs, pool.map(run, jobs.values()), strict=True))
-            by_problem[problem] = keep(report, problem, chosen.data, jobs, outcomes)
-            at = case(problem, chosen.data)
+            by_problem[problem] = keep(report, problem, data, jobs, outcomes)
+            at = case(problem, data)
             show(at, problem, by_problem[problem])
             for name, chose in tuned.items():
                 step, noise = chose["settings"]["step_size"] * chose["smoothness"], chose["settings"]["noise"] / at.eps
@@ -326,7 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def keep(
     report: Report,
     problem: str,
-    data: Path,
+    data: Path | None,
     jobs: dict[tuple[str, int], Job],
     outcomes: dict[tuple[str, int], dict[str, Any]],
 ) -> dict[str, list[dict[str, Any]]]:

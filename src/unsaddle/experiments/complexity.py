@@ -41,7 +41,7 @@ OF_DIMENSION = ("neon-scsg", "neon-sgd", "noisy-sgd", "sgld", "natasha2", "sncg"
 Job = dict[str, Any]
 
 
-def jobs(*, seeds: int = 5, seed: int = 0, quick: bool = False) -> list[Job]:
+def jobs(*, seeds: int = 3, seed: int = 0, quick: bool = False) -> list[Job]:
     """All runs. Long ones come first, so that no process waits for another at the end.
 
     Args:

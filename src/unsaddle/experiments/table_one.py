@@ -125,6 +125,15 @@ TABLE_ONE = tuple(_table())
 """Rivals first, then the paper's NEON rows, then ours."""
 
 
+def name_of(method: str, extractor: str | None) -> str:
+    """The name of the rows of a method with an extractor inside.
+
+    >>> name_of("svrg-hessian", "neon+"), name_of("svrg-hessian", None)
+    ('NEON-SVRG, neon+ inside', 'SVRG-Hessian')
+    """
+    return next(row.name for row in TABLE_ONE if (row.method, row.extractor) == (method, extractor))
+
+
 def told(method: str, eps: float, variance: float) -> dict[str, Any]:
     """The settings of a method that is told L1: its default step for the true L1, without adaptation.
 
