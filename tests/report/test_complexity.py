@@ -5,7 +5,7 @@ from unsaddle.experiments.table_one import TABLE_ONE
 from unsaddle.experiments.watch import BLIND
 from unsaddle.report.complexity import by_dimension, by_gamma, sections, table_one
 from unsaddle.report.complexity_curves import count, curves, fit
-from unsaddle.report.complexity_statements import statements_of
+from unsaddle.report.complexity_statements import exponents_of, statements_of
 
 pytest.importorskip("matplotlib", reason="figures need the extra plot")
 
@@ -79,6 +79,15 @@ def test_a_row_says_whether_it_is_counted_to_knowledge_or_to_arrival():
     to = {r[0]: r[-2] for r in table_one(curves(found, "slope"), curves(found, "one function")).rows}
     assert to["SGLD"] == "arrival"
     assert to["NEON-SGD, neon inside"] == "knowledge"
+
+
+def test_exponents_are_printed_with_interval_bound_and_what_ran():
+    lines = exponents_of(rows())
+    (line,) = [x for x in lines if "slope" in x and "NEON-SCSG, neon inside, γ ~ ε^0.5" in x]
+    assert line.startswith("exponent of 1/ε, slope: 4.55 [4.5")
+    assert ", bound 3.5 " in line
+    assert not any("bound" in x for x in lines if "krylov" in x)
+    assert sum(x.startswith("exponent of d:") for x in lines) == 12
 
 
 def test_a_wrong_claim_is_seen():

@@ -22,12 +22,14 @@ def complexity(
     """Measure Table 1 with NEON⁺, NEON and krylov inside: samples against ε, γ and d, exponents beside the bounds."""
     from unsaddle.experiments import complexity as experiment
     from unsaddle.experiments import harness
-    from unsaddle.report.complexity_statements import statements_of
+    from unsaddle.report.complexity_statements import exponents_of, statements_of
 
     def run() -> None:
         jobs = experiment.jobs(seeds=min(seeds, 2) if quick else seeds, seed=seed, quick=quick)
         words = experiment.describe
         rows = harness.run(jobs, experiment.work, out, experiment="complexity", processes=processes, describe=words)
+        for line in exponents_of(rows):
+            typer.echo(line)
         for claim, holds, measured in statements_of(rows).rows:
             typer.echo(f"{'true ' if holds else 'false'}  {claim}: {measured}")
 

@@ -37,6 +37,19 @@ def statements_of(rows: Sequence[Row]) -> Table:
     return Table(caption="Statements, judged by the rows", heads=("statement", "holds", "measured"), rows=lines)
 
 
+def exponents_of(rows: Sequence[Row]) -> list[str]:
+    """A line for each curve: what ran, and the exponent of its component gradients (of d: of its calls) with 95 %."""
+    bounds = {(row.method, row.power, row.extractor): row.gradients for row in TABLE_ONE}
+    lines: list[str] = []
+    of = {"1/ε, slope": "gradients", "1/ε, one function": "gradients", "1/γ": "gradients", "d": "calls"}
+    for sweep, found in zip(of, sweeps(rows), strict=True):
+        for key, curve in found.items():
+            bound, power = bounds.get(key), "" if key[1] is None else f", γ ~ ε^{key[1]:.3g}"
+            beside = "" if bound is None else f", bound {bound:.3g}"
+            lines.append(f"exponent of {sweep}: {fit(curve, count(of[sweep]))}{beside}  {_name(key)}{power}")
+    return lines
+
+
 def _about_eps(slope: Curves, one: Curves) -> list[list[Cell]]:
     lines: list[list[Cell]] = []
     first = "On the slope no row's component gradients grow faster than its bound (interval not wholly above it)"
