@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.neon import NeonSettings, neon
-from unsaddle.curvature.neon_plus import NeonPlusSettings, neon_plus
+from unsaddle.curvature.neon import neon
+from unsaddle.curvature.neon_plus import neon_plus
+from unsaddle.curvature.neon_settings import NeonPlusSettings, NeonSettings
 from unsaddle.curvature.result import Candidate
 
 STEP_SIZE, NOISE_RADIUS = 1e-3, 1e-3

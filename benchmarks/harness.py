@@ -22,7 +22,8 @@ from torch import Tensor
 
 from benchmarks.environment import Report, options, table
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.neon import NeonSettings, neon
+from unsaddle.curvature.neon import neon
+from unsaddle.curvature.neon_settings import NeonSettings
 from unsaddle.experiments import harness
 from unsaddle.objective import Oracle, SampledFunction
 from unsaddle.problems import embedded_digits, sigmoid_least_squares

@@ -147,9 +147,7 @@ def test_a_run_ends_with_nothing_as_soon_as_the_iterate_is_shorter_than_curvatur
     shared = {"step_size": 0.5, "num_steps": 2000, "noise_radius": 1.0, "gamma": gamma, "target": gamma / 2}
     extract = neon if name == "neon" else neon_plus
     kind = NeonSettings if name == "neon" else functools.partial(NeonPlusSettings, momentum=1 - math.sqrt(0.05))
-    bowl, saddle = (
-        at_zero(random_symmetric(d, 1, lowest=lowest, largest=1.0)) for lowest in (0.2, -gamma)
-    )
+    bowl, saddle = (at_zero(random_symmetric(d, 1, lowest=lowest, largest=1.0)) for lowest in (0.2, -gamma))
     for seed in range(10):
         patient = extract(bowl, kind(**shared), rng(seed))
         early = extract(bowl, kind(**shared, least_start=1e-3), rng(seed), keep_history=True)

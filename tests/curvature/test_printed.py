@@ -100,7 +100,7 @@ def test_neon_plus_is_algorithm_2_with_ncfind(expected, how, quartic):
 @pytest.mark.parametrize("distance", [0.0, 1.0, 1e3])
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_convex_functions_have_nothing(dtype, distance, offset):
-    """Line 4 compares numbers that rounding rules as soon as the iterates are short; so does f̂ ≤ −2𝓕 under an offset."""
+    """Line 4 compares numbers that rounding rules once the iterates are short; f̂ ≤ −2𝓕 does so under an offset."""
     for seed in range(10):
         hessian = random_symmetric(DIMENSION, seed, lowest=0.01, largest=1.0).to(dtype)
         f = Function(lambda x, hessian=hessian: 0.5 * x @ hessian @ x + offset)
@@ -193,7 +193,9 @@ def test_the_public_call_takes_your_own_constants(extractor, settings):
     assert (result.status, result.extractor) == (Status.FOUND, extractor)
     assert result.curvature <= -0.75
     assert result.cost.values > 0  # The printed tests compare values.
-    nowhere = negative_curvature(SADDLE, torch.tensor([0.0, 2.0]).double().sqrt(), extractor=extractor, settings=settings)
+    nowhere = negative_curvature(
+        SADDLE, torch.tensor([0.0, 2.0]).double().sqrt(), extractor=extractor, settings=settings
+    )
     assert nowhere.status is Status.NOTHING_FOUND
 
 
@@ -205,7 +207,9 @@ def test_a_budget_shortens_them():
 
 
 def test_settings_of_another_extractor_are_refused():
-    with pytest.raises(TypeError, match=r"'neon\+' must be .* a NeonPlusSettings, got NeonSettings; use extractor='neon'"):
+    with pytest.raises(
+        TypeError, match=r"'neon\+' must be .* a NeonPlusSettings, got NeonSettings; use extractor='neon'"
+    ):
         negative_curvature(SADDLE, ORIGIN, extractor="neon+", settings=NeonSettings(**CHOSEN))
     with pytest.raises(TypeError, match="'auto' must be 'practical', got NeonSettings; use extractor='neon'"):
         negative_curvature(SADDLE, ORIGIN, settings=NeonSettings(**CHOSEN))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tests.first_order.sums import DOUBLE, random
 from unsaddle import Ending, FiniteSum, Function, Solution, Stream, minimize
+from unsaddle.curvature.registry import GRADIENT_ONLY
 from unsaddle.first_order.anchor import Anchor
 from unsaddle.first_order.method import Local, PlainMethod
 from unsaddle.first_order.scsg import Scsg
@@ -21,6 +22,9 @@ from unsaddle.framework import practical_plan as practical
 from unsaddle.framework.plan import Evidence
 from unsaddle.options import Options
 from unsaddle.run import Run
+
+WANTED = {"neon+": 5, "neon": 30}
+"""Samples until it is known, over those of "auto", at most."""
 
 
 def options(**changes: Any) -> Options:
@@ -296,3 +300,16 @@ def test_what_a_start_costs_is_a_look_at_64_and_l1_on_256() -> None:
     assert run.ledger.samples % 256 == 64
     assert local.smoothness == pytest.approx(1.0, rel=1e-6)
     assert local.variance == pytest.approx(3.0, rel=0.8)  # 7·3 degrees of freedom: ±0.31 a standard deviation
+
+
+@pytest.mark.parametrize("extractor", GRADIENT_ONLY)
+def test_on_a_stream_every_gradient_only_extractor_says_that_it_has_arrived(extractor: str) -> None:
+    """It leaves the saddle, and knows at the end that there is nothing below −γ, though it never sees all of F."""
+    asked: dict[str, Any] = {"method": "neon-scsg", "eps": 0.05, "gamma": 0.3, "max_samples": 3_000_000}
+    solution = minimize(NumberedStream(), torch.zeros(2, dtype=DOUBLE), extractor=extractor, **asked)
+    assert solution.success
+    assert solution.escapes >= 1
+    assert abs(abs(float(solution.x[1])) - 1.0) <= 0.05
+    if extractor in WANTED:
+        auto = minimize(NumberedStream(), torch.zeros(2, dtype=DOUBLE), **asked)
+        assert solution.cost.samples <= WANTED[extractor] * auto.cost.samples

@@ -89,15 +89,26 @@ def test_theorem_2():
 
 
 def test_erratum_8_the_printed_number_of_steps_of_neon_plus_is_never_enough():
-    for ell in (2.0, 5.0, 20.0, 100.0):
-        needed = extraction.neon_plus_needed_steps(step_size=0.01, gamma=0.5, log_factor=ell)
-        printed = math.sqrt(43.0 * ell / 0.005)
-        read = 43.0 * math.sqrt(ell / 0.005)
+    eta = extraction.neon_plus_max_step(smoothness=4.0)
+    for ell in (2.2, 5.0, 20.0, 50.0):
+        needed = extraction.neon_plus_needed_steps(step_size=eta, gamma=0.5, log_factor=ell)
+        printed = math.sqrt(43.0 * ell / (eta * 0.5))
+        read = 43.0 * math.sqrt(ell / (eta * 0.5))
         assert printed < needed < read
-    # 1.5*(26.1 + 2.5*8.987197)/sqrt(0.005)
+    # (2/sqrt(0.005) + 0.5)*(26.1 + 2.5*8.987197)
     assert extraction.neon_plus_needed_steps(step_size=0.01, gamma=0.5, log_factor=ELL) == pytest.approx(
-        1030.2826958501864
+        1397.9945906
     )
+
+
+@pytest.mark.parametrize("root", [1e-6, 1e-3, 0.1, 0.5])
+def test_erratum_33_the_growth_that_the_proof_of_lemma_9_divides_by_is_smaller_than_it_says(root):
+    """log(1 + √(ηγ)/2) is printed as at least 2√(ηγ)/3. 1/log(1 + z) ≤ 1/z + 1/2 holds for every z > 0."""
+    growth = math.log1p(root / 2.0)
+    assert growth < 2.0 * root / 3.0
+    assert 1.0 / growth <= (2.0 / root + 0.5) * (1.0 + 1e-12)
+    # Nor is the growth of the mode at −γ itself, 1 + 0.618√(ηγ), enough.
+    assert math.log1p(0.6181 * root) < 2.0 * root / 3.0
 
 
 def test_erratum_22_momentum_needs_a_small_step():

@@ -25,7 +25,6 @@ from unsaddle.curvature.search import Observer, Search
 from unsaddle.theory import extraction, quadratics
 from unsaddle.theory import renormalised as theory_renormalised
 
-
 N = TypeVar("N", bound=NeonSettings)
 
 

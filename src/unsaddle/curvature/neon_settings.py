@@ -33,8 +33,8 @@ class NeonSettings:
     gamma: float | None = None
     """γ, the curvature sought: a run without 𝓕 ends as soon as the iterate is shorter than curvature −γ allows."""
     least_start: float = 0.0
-    """s: the noise is longer than this along a fixed direction, with the probability wanted. 0: a run without 𝓕 takes all
-    steps before it says that there is nothing."""
+    """s: the noise is longer than this along a fixed direction, with the probability wanted. 0: a run without 𝓕 takes
+    all steps before it says that there is nothing."""
     resolution: float = 0.0
     """Shorter iterates are not tested without 𝓕, as their quotient would be rounding."""
     renormalise: bool = False

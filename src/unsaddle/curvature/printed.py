@@ -66,7 +66,9 @@ def neon_as_printed(
         if not seen.learn(uu, uh, hh, float(value)):
             break
         if tau > 0:
-            seen.offer(u, uu, seen.tangent(float(value), slope, uu, uh, settings.hessian_lipschitz * uu**1.5))
+            seen.offer(
+                u, uu, seen.tangent(float(value), slope, uu, uh, settings.hessian_lipschitz * math.sqrt(uu) * uu)
+            )
         u = torch.sub(u, h, alpha=eta)
     return seen.end(2.5 * settings.decrease, eta, u)
 
@@ -105,7 +107,8 @@ def neon_plus_as_printed(
     >>> bool(found.vector[1].abs() > found.vector[0].abs())
     True
     """
-    assert settings.decrease is not None and settings.gamma is not None
+    assert settings.decrease is not None
+    assert settings.gamma is not None
     x, g0, f = f_hat.x, f_hat.grad0, f_hat.f
     eta, zeta, L2, last = settings.step_size, settings.momentum, settings.hessian_lipschitz, settings.num_steps
     far = extraction.neon_plus_momentum_threshold(momentum=zeta, step_size=eta, decrease=settings.decrease)
@@ -132,11 +135,11 @@ def neon_plus_as_printed(
             longest = max(longest, uu)
             if first_far is None and math.sqrt(oo) >= far:
                 first_far = y.clone()
-            change = L2 * (oo**1.5 + 6.0 * longest * math.sqrt(oo))
+            change = L2 * math.sqrt(oo) * (oo + 6.0 * longest)
             below = seen.tangent(float(value_y), slope, oo, rise, change, start=float(value_u))
             if below.value + below.rounding < -0.5 * settings.gamma * oo:
                 return seen.trail.end(Status.FOUND, off if first_far is None else first_far)
-            change = L2 * (yy**1.5 + 6.0 * longest * math.sqrt(yy))
+            change = L2 * math.sqrt(yy) * (yy + 6.0 * longest)
             seen.offer(y, yy, seen.tangent(float(value_y), slope0, yy, yh, change))
         next_y = torch.sub(u, h, alpha=eta)
         y, u = next_y, next_y + zeta * (next_y - y)
@@ -157,20 +160,23 @@ class _Seen:
     smoothness: float = 0.0
     """The largest ‖∇f̂(u)‖/‖u‖: rounding moves x in directions as random as the noise is."""
     steepest: float = -math.inf
+    distance: float = 0.0
+    """‖u‖."""
     finite: bool = True
 
     @property
     def noise(self) -> float:
-        f_hat = self.f_hat
+        """The rounding of ∇f̂(u)."""
+        f_hat, farthest = self.f_hat, self.f_hat.x_norm + self.distance
         return GRADIENT_ROUNDING * quadratics.gradient_noise(
-            dtype=f_hat.x.dtype, grad_norm=f_hat.grad_norm, smoothness=self.smoothness, x_norm=f_hat.x_norm
+            dtype=f_hat.x.dtype, grad_norm=f_hat.grad_norm, smoothness=self.smoothness, x_norm=farthest
         )
 
     def learn(self, uu: float, uh: float, hh: float, value: float) -> bool:
         """Notes the curvature along u, from ‖u‖², uᵀ∇f̂(u) and ‖∇f̂(u)‖². False if something is not finite."""
         self.finite = math.isfinite(uu + uh + hh + value)
         if self.finite and uu > 0.0:
-            self.smoothness = max(self.smoothness, math.sqrt(hh / uu))
+            self.smoothness, self.distance = max(self.smoothness, math.sqrt(hh / uu)), math.sqrt(uu)
             self.trail.note(self.f_hat.f.ledger.gradients, uh / uu)
             if self.noise <= 0.1 * self.smoothness * math.sqrt(uu):  # Else the quotient is rounding.
                 self.trail.lowest = min(self.trail.lowest, uh / uu)

@@ -31,8 +31,9 @@ from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
 from unsaddle.curvature.krylov.extractor import NOISE_SHARE
 from unsaddle.curvature.krylov.lanczos import LanczosSettings, lanczos
-from unsaddle.curvature.neon import NeonSettings, neon
-from unsaddle.curvature.neon_plus import NeonPlusSettings, neon_plus
+from unsaddle.curvature.neon import neon
+from unsaddle.curvature.neon_plus import neon_plus
+from unsaddle.curvature.neon_settings import NeonPlusSettings, NeonSettings
 from unsaddle.curvature.power import PowerSettings, power, second_order
 from unsaddle.curvature.result import Candidate
 from unsaddle.curvature.search import Observer

@@ -39,4 +39,4 @@ def smoothness(
         if growth == 0.0:
             break
         v = v.div_(growth)
-    return largest * vectors.dimension(like) ** (0.5 / steps)
+    return largest * math.pow(vectors.dimension(like), 0.5 / steps)

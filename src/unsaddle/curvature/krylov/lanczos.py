@@ -126,6 +126,4 @@ def lowest_curvature(
         smoothness *= 2.0
 
 
-LANCZOS = by_settings(
-    lanczos, settings=LanczosSettings, inputs=f_and_x, practical=settings_for, needs_products=True
-)
+LANCZOS = by_settings(lanczos, settings=LanczosSettings, inputs=f_and_x, practical=settings_for, needs_products=True)
