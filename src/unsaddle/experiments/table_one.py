@@ -57,8 +57,15 @@ class TableRow:
 
 
 def _rival(name: str, method: str, q: Fraction, bound: str, gradients: float, products: float | None) -> TableRow:
-    exponents = {"gradients": gradients, "products": products}
-    return TableRow(name=name, method=method, extractor=None, power=float(q), bound=bound, **exponents)
+    return TableRow(
+        name=name,
+        method=method,
+        extractor=None,
+        power=float(q),
+        bound=bound,
+        gradients=gradients,
+        products=products,
+    )
 
 
 def _with_products(name: str, method: str, q: Fraction, bound: str, derived: rates.WithProducts) -> TableRow:
@@ -72,12 +79,15 @@ Rate = Callable[[Fraction, str], rates.Count]
 
 def _neon(name: str, method: str, q: Fraction, rate: Rate, extractors: tuple[str, ...]) -> Iterator[TableRow]:
     for extractor in extractors:
-        shared = {"name": what_ran(name, extractor), "method": method, "extractor": extractor, "power": float(q)}
-        if extractor in OF_THE_PAPER:
-            count = rate(q, extractor)
-            yield TableRow(**shared, bound=str(count), gradients=float(count.exponent))
-        else:
-            yield TableRow(**shared, bound="–", gradients=None)
+        count = rate(q, extractor) if extractor in OF_THE_PAPER else None
+        yield TableRow(
+            name=what_ran(name, extractor),
+            method=method,
+            extractor=extractor,
+            power=float(q),
+            bound="–" if count is None else str(count),
+            gradients=None if count is None else float(count.exponent),
+        )
 
 
 def _sgd(q: Fraction, extractor: str) -> rates.Count:

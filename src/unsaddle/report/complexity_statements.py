@@ -39,7 +39,7 @@ def statements_of(rows: Sequence[Row]) -> Table:
 
 def exponents_of(rows: Sequence[Row]) -> list[str]:
     """A line for each curve: what ran, and the exponent of its component gradients (of d: of its calls) with 95 %."""
-    bounds = {(row.method, row.power, row.extractor): row.gradients for row in TABLE_ONE}
+    bounds: dict[Key, float | None] = {(row.method, row.power, row.extractor): row.gradients for row in TABLE_ONE}
     lines: list[str] = []
     of = {"1/ε, slope": "gradients", "1/ε, one function": "gradients", "1/γ": "gradients", "d": "calls"}
     for sweep, found in zip(of, sweeps(rows), strict=True):
@@ -70,8 +70,8 @@ def _about_eps(slope: Curves, one: Curves) -> list[list[Cell]]:
             claim = f"On the slope {_name(key)} shows its ε⁻⁴: the exponent is within 0.5"
             lines.append([claim, abs(fits[key].value - 4.0) <= 0.5, str(fits[key])])
     simple = {key: fit(curve, count("gradients")) for key, curve in one.items()}
-    least = {(row.method, None, row.extractor): row.gradients for row in reversed(TABLE_ONE)}
-    bounds = {key: bound for key in simple if (bound := least[key]) is not None and bound > 2.0}
+    first: dict[Key, float | None] = {(row.method, None, row.extractor): row.gradients for row in reversed(TABLE_ONE)}
+    bounds = {key: bound for key in simple if (bound := first[key]) is not None and bound > 2.0}
     seen = [key for key, bound in bounds.items() if simple[key].known and simple[key].high >= bound]
     if bounds:
         worst = max((simple[key].value for key in bounds if simple[key].known), default=math.nan)
