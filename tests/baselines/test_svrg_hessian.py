@@ -64,6 +64,24 @@ def test_theory_against_numbers_by_hand() -> None:
     assert settings.random_share == 0.5
 
 
+def test_larger_batches_need_as_many_samples() -> None:
+    """n^{2/3}/b steps of b samples for the same gain: m is a fifth at b = 5, and the epochs are as many."""
+    known = options(eps=0.01, theory=True, smoothness=1.0, hessian_lipschitz=1.0, initial_gap=1.0, batch_size=5)
+    assert svrg_hessian.theory_settings(1000, 3, known).epochs == math.ceil(1e6 / (266 * 5))
+
+
+def test_by_theory_a_random_iterate_comes_from_any_epoch() -> None:
+    """With one step an epoch, the iterates are the start and, all Hessians being I, half of it."""
+    how = {"smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0, "random_share": 1.0, "step_size": 0.5}
+    seeds = range(40)
+    ends = [
+        float(solve(svrg_hessian, bowl_sum(), ONES, theory=True, seed=seed, epochs=2, steps=1, rounds=1, **how).x[0])
+        for seed in seeds
+    ]
+    assert set(ends) == {1.0, 0.5}
+    assert 10 <= ends.count(1.0) <= 30
+
+
 def test_a_stream_is_not_a_finite_sum() -> None:
     with pytest.raises(ValueError, match="got a stream"):
         solve(svrg_hessian, noisy_stream(), torch.zeros(5, dtype=DOUBLE))

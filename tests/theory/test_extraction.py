@@ -96,9 +96,7 @@ def test_erratum_8_the_printed_number_of_steps_of_neon_plus_is_never_enough():
         read = 43.0 * math.sqrt(ell / (eta * 0.5))
         assert printed < needed < read
     # (2/sqrt(0.005) + 0.5)*(26.1 + 2.5*8.987197)
-    assert extraction.neon_plus_needed_steps(step_size=0.01, gamma=0.5, log_factor=ELL) == pytest.approx(
-        1397.9945906
-    )
+    assert extraction.neon_plus_needed_steps(step_size=0.01, gamma=0.5, log_factor=ELL) == pytest.approx(1397.9945906)
 
 
 @pytest.mark.parametrize("root", [1e-6, 1e-3, 0.1, 0.5])
@@ -134,6 +132,21 @@ def test_lemma_2():
     assert extraction.sampled_gamma(gamma=0.5, accuracy=3.723830053200938e-07) == pytest.approx(
         0.49999981380849734, rel=1e-14
     )
+
+
+def test_on_samples_neon_takes_the_third_power_of_gamma_and_neon_plus_two_and_a_half():
+    """T_n = m·t but for powers of ℓ and ℓ′ (Lemma 2, the remark after Property 1)."""
+    known = {"dimension": 100, "smoothness": 1.0, "delta": 0.1}
+    for steps, power, logs in ((extraction.neon_num_steps, 3.0, 1.0), (extraction.neon_plus_num_steps, 2.5, 0.5)):
+        scaled = [
+            extraction.sample_size(gamma=gamma, **known)
+            * steps(step_size=1e-6, gamma=gamma, **known)
+            * gamma**power
+            / extraction.sampled_log_factor(gamma=gamma, **known) ** 2
+            / extraction.log_factor(gamma=gamma, **known) ** logs
+            for gamma in (1e-1, 1e-3, 1e-5)
+        ]
+        assert scaled == pytest.approx([scaled[0]] * 3, rel=1e-3)
 
 
 def test_erratum_19_the_sample_is_promised_less_than_gamma():

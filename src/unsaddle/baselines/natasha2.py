@@ -195,6 +195,8 @@ def minimize(run: Run, options: Options) -> None:
     Letters: α = `step_size`, σ̃ = `sigma`, p = `sub_epochs`, B = `anchor_size`, b = `batch_size`, m = `steps`,
     N1 = `first_order_steps`, δ = `gamma`.
 
+    Departures: Oja's answers are judged on 1024 samples, by theory too, and the first that passes is taken.
+
     Departures of the practical setting: v is sought only where ‖∇F(y_k)‖ ≤ ε, which the anchor's gradient shows for
     free. If there is none, the run ends there, without the final SGD. An epoch that did not lower F on the anchor's
     samples is undone, and L1 doubled. Without L2 there is a line search and no penalty.

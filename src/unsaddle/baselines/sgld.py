@@ -132,8 +132,9 @@ def minimize(run: Run, options: Options) -> None:
     Letters: η = `step_size`, ξ = `inverse_temperature` (or `noise`), b = `batch_size`, k_max = `num_steps`,
     D = `acceptance_radius`, K = the ball of `domain_radius` around x0.
 
-    Departures: x0 is the caller's, not uniform on K. If a step sees less than everything, it does not know F: visited
-    points are then compared every `judge_every` steps, on one frozen sample of at most 1024.
+    Departures: x0 is the caller's, not uniform on K, and K is everything unless its radius is given. If a step sees
+    less than everything, it does not know F: visited points are then compared every `judge_every` steps, on one frozen
+    sample of at most 1024.
 
     Cost: b component gradients a step. Values are at most a tenth of that, and none if b is everything.
     """

@@ -61,7 +61,7 @@ class SncgSettings:
 def theory_settings(run: Run, options: Options) -> SncgSettings:
     """|S1| = 2V(1 + 8·log(1/δ))/(ε/2)², |S2| = 16L1²·log(2d/δ)/(γ/4)², γ = √(L2ε), and v at every step.
 
-    By Lemmas 3 and 4 of the NEON paper the gradient is then known to ε/2 and the Hessian to γ/4.
+    By Lemmas 3 and 4 of the NEON paper, with V for G², the gradient is then known to ε/2 and the Hessian to γ/4.
     """
     L1, L2, V = constants.needed(options, "smoothness", "hessian_lipschitz", "variance")
     gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
@@ -101,6 +101,8 @@ def minimize(run: Run, options: Options) -> None:
     that gains more than g: a curvature that gains less need not be found.
 
     Letters: |S1| = `gradient_batch`, |S2| = `hessian_batch`, γ = `gamma`, L1 = `smoothness`, L2 = `hessian_lipschitz`.
+
+    Departures: a step along v is taken only for vᵀHv ≤ −γ/2, and then always if ‖g‖ ≤ ε, whichever gains more.
 
     Departures of the practical setting: v is sought every `curvature_every` steps and where ‖g‖ ≤ ε, and measured
     again on fresh samples. Batch sizes come from measured variances. L1 is doubled where F_S1 does not fall. Without

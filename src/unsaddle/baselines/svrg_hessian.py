@@ -58,7 +58,7 @@ class SvrgHessianSettings:
 def theory_settings(n: int, dimension: int, options: Options) -> SvrgHessianSettings:
     """μ = 1/4, η = μb/(L1n^{2/3}), m = ⌊n/(3bμ)⌋, b = 1, q = 1/2, γ = √(L2ε), with all Θ-constants 1.
 
-    L1·n^{2/3}Δ/(ε²m) epochs give E‖∇F‖² ≤ ε². Each round lowers F by (cγ)³/(3L2²), so T = ⌈Δ·3L2²/(cγ)³⌉ + 1, where
+    L1·n^{2/3}Δ/(ε²mb) epochs give E‖∇F‖² ≤ ε². Each round lowers F by (cγ)³/(3L2²), so T = ⌈Δ·3L2²/(cγ)³⌉ + 1, where
     c = 1/2 for Lanczos, and that of Lemma 2 for a named extractor.
     """
     L1, L2, gap = constants.needed(options, "smoothness", "hessian_lipschitz", "initial_gap")
@@ -66,7 +66,7 @@ def theory_settings(n: int, dimension: int, options: Options) -> SvrgHessianSett
     mu, b = 0.25, checks.count(known.get("batch_size", 1), "batch_size")
     m = max(1, math.floor(n / (3.0 * b * mu)))
     gamma = math.sqrt(L2 * options.eps) if options.gamma is None else options.gamma
-    epochs = max(1, math.ceil(L1 * n ** (2.0 / 3.0) * gap / (options.eps**2 * m)))
+    epochs = max(1, math.ceil(L1 * n ** (2.0 / 3.0) * gap / (options.eps**2 * m * b)))
     epoch = {"step_size": mu * b / (L1 * n ** (2.0 / 3.0)), "batch_size": b, "steps": m, "random_share": 0.5}
     settings = settings_from(SvrgHessianSettings, known, **epoch, epochs=epochs, gamma=gamma)
     c = named_extractor.promised_fraction(options, settings, dimension)
@@ -96,7 +96,7 @@ def hessian_descent(run: Run, options: Options, x: Tensor, settings: SvrgHessian
 def minimize(run: Run, options: Options) -> None:
     """Finds a second-order stationary point of a finite sum: SVRG for the gradient, Lanczos for the curvature.
 
-        for t = 1 … T:   (y, z) = SVRG(x);   u = y with probability q, else z
+        for t = 1 … T:   (y, z) = SVRG(x), a random one of its iterates and the last;   u = y with probability q, else z
             v with vᵀHv ≤ λ_min + γ/2,  H = ∇²F(u);   if vᵀHv > −γ/2: return u
             w = u − (|vᵀHv|/L2)·sign(vᵀ∇F(u))·v;   x = the lower of w and u
 
@@ -121,7 +121,7 @@ def minimize(run: Run, options: Options) -> None:
     settings = theory_settings(n, d, options) if options.theory else practical_settings(n, run, options)
     run.gamma, eta = settings.gamma, settings.step_size
     seen = anchor_at(run.objective, run.x, None, run.generator)
-    guard, epochs, rounds = Guard(run), 0, 0
+    guard, epochs, rounds, y = Guard(run), 0, 0, seen.x
     guard.seen(seen.x, seen.value)
     while True:
         due = epochs >= settings.epochs if options.theory else seen.norm <= options.eps
@@ -130,9 +130,11 @@ def minimize(run: Run, options: Options) -> None:
             loop = InnerLoop(batch_size=settings.batch_size, step_size=eta, num_steps=settings.steps)
             done = descend(run.objective, seen.x, seen.gradient, loop, run.generator, choose=choose)
             epochs += 1
+            if not options.theory or int(torch.randint(epochs, (), generator=run.generator)) == 0:
+                y = done.chosen  # So each epoch of a round is as likely as the others.
             last = not options.theory or epochs >= settings.epochs
             random = last and float(torch.rand((), generator=run.generator)) < settings.random_share
-            after = anchor_at(run.objective, done.chosen if random else done.last, None, run.generator)
+            after = anchor_at(run.objective, y if random else done.last, None, run.generator)
             if not options.theory and not guard.lowered(after.value, seen, eta):
                 eta /= 2.0  # L1 was measured at x0. It is larger here.
                 if eta < 1e-12 * settings.step_size:

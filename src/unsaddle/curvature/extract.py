@@ -46,6 +46,9 @@ def negative_curvature(
 ) -> Curvature:
     """Find a direction v with vᵀ∇²F(x)v ≤ −γ/2, if F has curvature below −γ at x.
 
+    Every direction is measured again, on fresh samples if F was sampled. It is returned if that curvature is negative
+    beyond its error, though it may then be above −γ/2.
+
     Args:
         objective: `Function`, `FiniteSum`, `Stream`, `numpy_function`, or anything with their `sample`.
         x: the point, a 1-D float32 or float64 tensor. It is not changed. An objective with a `point` does not need it.
@@ -60,9 +63,9 @@ def negative_curvature(
         max_gradients: a bound on gradients plus Hessian products.
         seed: for the samples and the random start; the same seed gives the same result.
         keep_history: keep (gradients or products spent, quotient) for each step.
-        settings: "practical"; "theory" for the constants of Theorems 1 and 2 (and Lemma 2 on samples); or constants of
-            your own, such as a `NeonPlusSettings` for extractor="neon+", which runs Algorithm 2 as printed if
-            `decrease`, 𝓕, is among them.
+        settings: "practical"; "theory" for the constants of Theorems 1 and 2, on samples with the γ and δ of Lemma 2
+            (`samples` may be fewer than its m); or constants of your own, such as a `NeonPlusSettings` for
+            extractor="neon+", which runs Algorithm 2 as printed if `decrease`, 𝓕, is among them.
 
     Returns:
         The direction with its measured curvature, or the reason why there is none; and the cost.

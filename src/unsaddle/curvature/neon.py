@@ -104,7 +104,9 @@ def neon(
     Other departures: The noise fills the ball, not the sphere (E2). For ηL1 ≤ 1, f̂ never increases along (12), so the
     first iterate that passes is returned instead of the argmin over all, and an iterate beyond U ends the run. A run
     also ends with nothing at ‖u_τ‖ < (1 + ηγ)^τ·s, where s is the length that the noise has at least along a lowest
-    eigenvector, with probability 1 − δ (`least_start`): curvature −γ would have made it longer.
+    eigenvector, with probability 1 − δ (`least_start`): curvature −γ would have made it longer. u_0 … u_{t−1} are
+    tested, as a test of u_t would take one gradient more, except those shorter than `resolution`. A quotient above 2/η
+    ends the run: the step is too long.
 
     With `renormalise`, u is rescaled to ‖u‖ = r whenever it leaves [r/2, 2r]. Zhang and Li (2021, Algorithm 1) rescale
     at every step. On a quadratic only the length of the iterates changes. Elsewhere they stay where f̂ is nearly

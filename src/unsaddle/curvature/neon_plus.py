@@ -76,7 +76,7 @@ def neon_plus(
         for τ = 0, …, t−1:
             if f̂(y_τ) − f̂(u_τ) − ∇f̂(u_τ)ᵀ(y_τ − u_τ) < −(γ/2)‖y_τ − u_τ‖²: return NCFind
             y_{τ+1} = u_τ − η∇f̂(u_τ);  u_{τ+1} = y_{τ+1} + ζ(y_{τ+1} − y_τ)             (14)
-        return the first y_τ with ‖y_τ‖ ≤ U that passes the test, else nothing
+        return the first y_τ that passes the test, else nothing
 
     With 𝓕 (`decrease`), this is `neon_plus_as_printed`. Without it a test on lengths replaces NCFind and f̂ ≤ −2𝓕. It
     needs no value, no history and no product with a gradient:
@@ -93,8 +93,9 @@ def neon_plus(
     the curvature along u_τ, so the product u_τᵀ∇f̂(u_τ) would prove no more. In float32 its error is some 1e-6·L1.
 
     Other departures are those of NEON: the first iterate that passes is returned, the noise fills the ball, an iterate
-    beyond U ends the run, and so does one that is too short. With s of `neon`, curvature −γ would give ‖y_τ‖ ≥ a_τ·s,
-    where a_0 = b_0 = 1, a_{τ+1} = (1 + ηγ)b_τ and b_{τ+1} = a_{τ+1} + ζ(a_{τ+1} − a_τ) is (14) for one mode at −γ.
+    beyond U ends the run unless it passes (the proof needs only u_τ), and so does one that is too short. A u_τ shorter
+    than `resolution` is not tested. With s of `neon`, curvature −γ would give ‖y_τ‖ ≥ a_τ·s, where a_0 = b_0 = 1,
+    a_{τ+1} = (1 + ηγ)b_τ and b_{τ+1} = a_{τ+1} + ζ(a_{τ+1} − a_τ) is (14) for one mode at −γ.
 
     A step that is too long also makes y grow. Two tests detect it. First, M ⪰ 0 implies y_τᵀMu_τ ≥ −‖y_τ − u_τ‖²/4: for
     eigenvalues of M in [0, 1] because yu ≥ −(y − u)²/4, for larger ones because y and u only grow and keep their sign.

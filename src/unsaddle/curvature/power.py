@@ -46,7 +46,8 @@ def power(
 ) -> Candidate:
     """Find v with vᵀHv ≤ −target by v ← (I − ηH)v, normalised, from a random unit vector.
 
-    Kuczyński and Woźniakowski (1992). Cost: one Hessian product a step. Memory: two vectors.
+    Kuczyński and Woźniakowski (1992). Departures from eq. (10): v is normalised at every step, and the first v that
+    passes is returned, not the last. Cost: one Hessian product a step. Memory: two vectors.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2).sample(hessian=True)

@@ -37,6 +37,11 @@ def neon_as_printed(
         u_{τ+1} = u_τ − η(∇f(x + u_τ) − ∇f(x)),  τ = 0, …, t−1
         τ' = argmin over 1 ≤ τ ≤ t, ‖u_τ‖ ≤ U of f̂(u_τ);  return u_τ' if f̂(u_τ') ≤ −2.5𝓕, else nothing
 
+    Departures, for floating point: where values cancel to noise, f̂(u_τ) comes from gradients (`above_tangent`), and
+    u_t, where no gradient is taken, does not count. −2.5𝓕 has to be passed by more than the rounding, else the
+    precision is called too low. Numbers that are not finite end the run, and nothing found at curvatures beyond 2/η is
+    called a step that is too long.
+
     Cost: t gradients with their values, and one value. Memory: x + u, u, the best u, ∇f(x) and a gradient.
 
     >>> from unsaddle import Function
@@ -94,7 +99,8 @@ def neon_plus_as_printed(
 
     Values can cancel to noise, so f̂(y_τ) and the left-hand side are guarded by gradients (`above_tangent`). Both need
     ∇f̂(y_τ). y_τ = (u_τ + ζy_{τ−1})/(1+ζ) is a convex combination of points whose gradients are known. The same
-    combination of the gradients is ∇f̂(y_τ) up to L2·max‖u‖²/2, and exactly on quadratics.
+    combination of the gradients is ∇f̂(y_τ) up to L2·max‖u‖²/2, and exactly on quadratics. As in `neon_as_printed`, both
+    tests have to be passed by more than the rounding.
 
     Cost: t + 1 gradients, and t values at y. Memory: u, y, the first far and the best y, ∇f(x) and four vectors more.
 

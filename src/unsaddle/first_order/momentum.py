@@ -140,6 +140,7 @@ class Sgd(FirstOrderMethod):
 
     After each round of twenty steps, the value on the batch of the last test is computed again. If it rose, L1 is
     raised. If it rose too far, the round is undone. `HeavyBall` and `Nesterov` keep their velocity from round to round.
+    y and z are the last x. In Algorithm 5, y is x⁺ at a random step and z the last x⁺.
     """
 
     batch_size: int | None = None

@@ -23,6 +23,8 @@ SUB_EPOCHS = 2
 def allen_zhu(premises: Premises, *, batch_size: int = 1, sigma: float | None = None) -> Plain:
     """An epoch of Natasha1.5 with the constants of Allen-Zhu's theorem: y is a random centre, z the last one.
 
+    Departure: Natasha1.5 ends with SGD on F(x) + σ‖x − y‖², which bounds the gradient. Here NEON-A tests it instead.
+
     The theorem needs ∇²F ⪰ −σI along the whole epoch. Nothing here keeps the iterates where a test has excluded
     curvature below −γ. So σ is L1, which always holds and gives the rate of SCSG. A caller who knows a smaller one may
     give it. (Natasha 2 earns a smaller σ̃ by a penalty: it keeps an epoch near a point whose curvature was tested.)
@@ -58,7 +60,8 @@ class Natasha(FirstOrderMethod):
 
         α = 0.5/(L1 + 2σ),   m = |S1|/(b·p)
 
-    `guarded` undoes an epoch that raises F_S1. Cost: |S1| + 2b·m·p component gradients, and |S1| values.
+    y and z are the last iterate. `guarded` undoes an epoch that raises F_S1. Cost: |S1| + 2b·m·p component gradients,
+    and |S1| values.
     """
 
     batch_size: int | None = None

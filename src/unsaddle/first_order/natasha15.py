@@ -57,9 +57,9 @@ def natasha15_epoch(
             for t = 0 … m−1:   x_{t+1} = x_t − α(∇f_i(x_t) − ∇f_i(x̃) + μ + ∇ψ(x_t) + 2σ(x_t − x̂)),   i fresh
             x̂ = one of x_0 … x_m, as `centre` says
 
-    Allen-Zhu (2017), Algorithm 1, which returns a random centre. μ = `anchor_gradient` is that at x, on the anchor's
-    samples. ψ = `penalty` is an addition of Natasha 2. Departure: b samples a step instead of one. Cost: 2·b·m·p
-    component gradients, without the anchor's.
+    Allen-Zhu (2017), Algorithm 1, without its end: SGD on F(x) + σ‖x − x̂‖² from a random centre x̂. μ =
+    `anchor_gradient` is that at x, on the anchor's samples. ψ = `penalty` is an addition of Natasha 2. Departure: b
+    samples a step instead of one. Cost: 2·b·m·p component gradients, without the anchor's.
 
     >>> from unsaddle import Function
     >>> bowl, x = Function(lambda x: x @ x / 2), torch.ones(1)

@@ -23,9 +23,13 @@ def neon_a(run: Run, method: FirstOrderMethod, plan: Plan, *, promoted: bool = T
         S2 fresh: v = NEON(F_S2, y);  none: return y
         x = y ∓ s·v, again
 
-    The start is tested before 𝒜 is called, so a run does not leave a stationary start by accident. 𝒜 gets the anchor of
-    the test if z is y. Without `promoted`, the run ends at the first point that passes the test. It ends by `RunEnded`.
-    `run` then holds the cost, the trace and what is known about the last point.
+    Departures: The start is tested before 𝒜 is called, so a run does not leave a stationary start by accident, and so
+    is the point after an escape. 𝒜 gets the anchor of the test if z is y. "None" has to be decided: after three
+    extractions in a row that do not decide, or whose direction does not lead down, the run gives up; and after 200
+    tests on everything without progress.
+
+    Without `promoted`, the run ends at the first point that passes the test. It ends by `RunEnded`. `run` then holds
+    the cost, the trace and what is known about the last point.
     """
     local = Local(eps=run.eps, num_samples=run.num_samples)
     y = z = good = run.x

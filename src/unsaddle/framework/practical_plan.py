@@ -38,7 +38,9 @@ class PracticalPlan:
     - *Test*: V and ĝ of the last test give the size of the next. A test that reads below 1.5ε but does not pass is
       repeated on 4V/ε² samples. After such a repetition fails, 1, 3, 7, … rounds pass before another one.
     - *Extraction*: on 128 samples, then on four times as many until it decides (`until_decided`).
-    - *Escape*: the better of both signs. The step is doubled while the value on fresh samples falls.
+    - *Escape*: the better of both signs. The step is doubled while the value on fresh samples falls. The other ways
+      take 2q/L2 along a measured curvature −q, not cγ/L2: "measured" with the better sign, "gradient" with that of eq.
+      (8), "random" with that of eq. (9).
     """
 
     options: Options

@@ -68,7 +68,7 @@ def by_lemma_2(run: Run, y: Tensor, options: Options, constants: ProblemConstant
     """Extracts with the settings of the extractor's theorem, on Lemma 2's |S2|, or on everything if that is less.
 
     δ is at most cγ/(2(cγ + L1)), so that the step cγ/L2 gains in expectation (proof of Theorem 3). On samples it is
-    split as in Lemma 2. "auto" is NEON⁺.
+    split as in Lemma 2. "auto" is NEON⁺. An extractor without a theorem keeps its usable constants.
     """
     name = "neon+" if options.extractor == "auto" else options.extractor
     unbounded, theory = math.isinf(run.ledger.limit), EXTRACTORS[name].has_theory

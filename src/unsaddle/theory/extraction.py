@@ -1,7 +1,7 @@
 """The constants of the paper's theorems on extracting negative curvature, one function each, errata applied.
 
 Letters: L1 = `smoothness` (of the gradient), L2 = `hessian_lipschitz`, γ = `gamma` (the curvature sought), δ = `delta`
-(the probability of failure), d = `dimension`, η = `step_size`. E1 … E32 are the errata of docs/errata.md.
+(the probability of failure), d = `dimension`, η = `step_size`. E1, E2, … are the errata of docs/errata.md.
 
 These functions exist to be checked against the paper; `theory.quadratics` has constants for use. At d = 1e4,
 L1 = L2 = 1, γ = 0.1 and δ = 0.01, NEON asks for about 1e13 gradients at a step size of 3e-10:
@@ -29,7 +29,7 @@ NEON_PLUS_C_HAT = 43.0
 
 
 def log_factor(*, dimension: int, smoothness: float, gamma: float, delta: float) -> float:
-    """ℓ = log(d·L1/(γδ)) = log(dκ/δ), κ = L1/γ."""
+    """ℓ = log(d·L1/(γδ)) = log(dκ/δ), κ = L1/γ. The proofs need κ ≥ 1 and ℓ ≥ 1, which is not checked."""
     return math.log(dimension * smoothness / (gamma * delta))
 
 
@@ -208,7 +208,8 @@ def sampled_fraction(
     """c = (1 − s)/(72ĉ²ℓ) − s: a direction found on F_S has curvature at most −cγ in F (Lemma 2).
 
     ℓ is that of NEON⁺ on F_S, for (1 − s)γ and δ/3. The printed c = s, for NEON at γ, is larger by a share of about
-    2s·(1 + 1/ℓ′) (E19).
+    2s·(1 + 1/ℓ′) (E19). NEON, at ĉ = 18, promises more. Where nothing is found, F has no curvature below
+    −(1 − s)γ − sγ = −γ; Lemma 2 says −2γ.
     """
     ell = sampled_log_factor(dimension=dimension, smoothness=smoothness, gamma=gamma, delta=delta)
     accuracy = sampling_accuracy(log_factor=ell, c_hat=c_hat)
