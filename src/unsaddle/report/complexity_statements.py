@@ -70,8 +70,10 @@ def _about_eps(slope: Curves, one: Curves) -> list[list[Cell]]:
             claim = f"On the slope {_name(key)} shows its ε⁻⁴: the exponent is within 0.5"
             lines.append([claim, abs(fits[key].value - 4.0) <= 0.5, str(fits[key])])
     simple = {key: fit(curve, count("gradients")) for key, curve in one.items()}
-    first: dict[Key, float | None] = {(row.method, None, row.extractor): row.gradients for row in reversed(TABLE_ONE)}
-    bounds = {key: bound for key in simple if (bound := first[key]) is not None and bound > 2.0}
+    bound_of: dict[Key, float | None] = {
+        (row.method, None, row.extractor): row.gradients for row in reversed(TABLE_ONE)
+    }
+    bounds = {key: bound for key in simple if (bound := bound_of[key]) is not None and bound > 2.0}
     seen = [key for key, bound in bounds.items() if simple[key].known and simple[key].high >= bound]
     if bounds:
         worst = max((simple[key].value for key in bounds if simple[key].known), default=math.nan)
