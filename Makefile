@@ -11,7 +11,7 @@ LIKE ?= $(if $(findstring mnist,$(notdir $(DATA))),gisette)
 .PHONY: demo reproduce test quick study lint bench clean
 
 demo: $(STAMP)
-	$(BIN)/unsaddle reproduce --targets 1 --out $(OUT)/demo
+	$(BIN)/unsaddle reproduce --targets 3 --iterations 400 --out $(OUT)/demo
 	$(BIN)/unsaddle compare --demo --out $(OUT)/demo
 
 ifeq ($(DATA),)

@@ -1,20 +1,24 @@
 """Samples to second-order stationarity: every neon- method, and every rival, on chains of saddles, noise and real data.
 
-    python -m benchmarks.methods --data DIR [--figure FILE]
+    python -m benchmarks.methods --data DIR [--extractors neon+ neon auto] [--figure FILE]
+
+Each neon- method runs with each of `--extractors` inside, and its row says which: `neon+` and `neon` are the paper's,
+`auto` is krylov. With `neon+` or `neon` inside, natasha2 and svrg-hessian are the paper's NEON-Natasha and NEON-SVRG.
 
 **Arrival** is judged outside of the run, as `unsaddle.experiments.watch` has it; the problems are those of
 `unsaddle.experiments.cases`. What counts is component gradients (IFO); values and Hessian products (ISO) stand beside
 them. A median is over all seeds, a run that never arrives being infinite.
 
 **Being told.** Most methods go on until they know that they have arrived: what they had spent when they ended, and how
-often what they then claimed was true. `noisy-sgd` and `sgld` never look, and are stopped when they arrive.
+often what they then claimed was true. The last extraction, which finds nothing, is in that. `noisy-sgd` and `sgld`
+never look, and are stopped when they arrive.
 
 **Tuning.** The neon- methods and the rivals run at their defaults. `noisy-sgd tuned` and `sgld tuned` each get 33 more
 runs on every problem: eleven settings, three seeds of their own. First step sizes 1, 0.3 and 0.1 over L1, each with
 batches that follow V, of 128 and of 16, and noise of ε/2; then, with the best of these nine, noise of 0.1ε and 2.5ε. L1
 they are told, the largest |eigenvalue| of the exact Hessian at the start and at the end of a neon-scsg run. The setting
-whose slowest seed arrives first is taken; where none always arrives, the one that arrives most often, and among those
-the one with the lowest F at the end.
+whose slowest seed arrives first is taken; where none always arrives in a tenth of the budget, the one that arrives most
+often, and among those the one with the lowest F at the end.
 
 `scsg` and `sgd` are the bare methods, without NEON. A method that cannot take a problem (a finite-sum method given a
 stream) is left out of its table.
@@ -28,6 +32,7 @@ import multiprocessing
 import statistics
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,31 +42,53 @@ from benchmarks.environment import ROOT, Report, options, table
 from unsaddle.experiments.case import Case
 from unsaddle.experiments.cases import case, names_of_data
 from unsaddle.experiments.data_cases import ROWS
+from unsaddle.experiments.table_one import EXTRACTORS, what_ran
 from unsaddle.experiments.watch import BLIND, PATH_FIELDS, solve
 from unsaddle.methods import RIVALS, method_names, minimize
 
 NEON = tuple(name for name in method_names() if name.startswith("neon-"))
+WITH_NEON_INSIDE = tuple(name for name, rival in RIVALS.items() if rival.takes_extractor)
+"""Rivals in which the paper puts NEON."""
 BARE = ("scsg", "sgd")
 KNOWN = ("chain", "noisy chain", "matrix sensing", "noisy phases")
 DATA = ("phishing", "mushrooms", "a9a", "w8a")
 TUNING_SEEDS = (1000, 1001, 1002)
 STEPS, BATCHES = (1.0, 0.3, 0.1), (None, 128, 16)
 FIRST_NOISE, OTHER_NOISES = 0.5, (0.1, 2.5)
+BUDGETS = 10
+"""Times the budget of a case, which is made for arrival: the last "nothing" of NEON takes longer."""
 
 Job = tuple[str, str, int, dict[str, Any], Path | None]
 """Problem, method, seed, settings of the method, data."""
 
+Entry = tuple[str, str, str | None]
+"""A row of the tables: its name, the method, the extractor inside it; None for a method that has its own, or none."""
 
-def names(data: Path) -> list[str]:
+
+def entries(extractors: Sequence[str]) -> list[Entry]:
+    """All rows. `auto` in a rival is the rival's own method, which has a row already."""
+    inside = [(m, e) for m in NEON for e in extractors]
+    inside += [(m, e) for m in WITH_NEON_INSIDE for e in extractors if e != "auto"]
+    alone = [*RIVALS, *(f"{name} tuned" for name in BLIND), *BARE]
+    return [*((what_ran(m, e), m, e) for m, e in inside), *((m, m.split()[0], None) for m in alone)]
+
+
+def names(data: Path | None) -> list[str]:
     """Of all cases; those on real data only where the data are."""
-    there = names_of_data(data) if data.is_dir() else []
+    there = names_of_data(data)
     on_data = [f"{kind}, {name}" for kind in ("sigmoid", "u∘v") for name in DATA]
     return [*KNOWN, *(name for name in on_data if name in there)]
 
 
+def with_budget(problem: str, data: Path | None) -> Case:
+    """The case, with samples enough to know."""
+    at = case(problem, data)
+    return replace(at, max_samples=BUDGETS * at.max_samples)
+
+
 def run(job: Job) -> dict[str, Any]:
     problem, method, seed, settings, data = job
-    return solve(case(problem, data), method, seed, settings, curvature=False)
+    return solve(with_budget(problem, data), method, seed, settings, curvature=False)
 
 
 Score = tuple[float, float, float]
@@ -164,19 +191,22 @@ def show(at: Case, problem: str, outcomes: dict[str, list[dict[str, Any]]]) -> N
 def judge(report: Report, by_problem: dict[str, dict[str, list[dict[str, Any]]]]) -> None:
     """Which of what the theory promises is to be seen."""
     print("\nwhat was wanted")
-    of_neon = [(p, m, o) for p, methods in by_problem.items() for m, runs in methods.items() for o in runs if m in NEON]
-    report.want(f"false claims of neon- methods, of {len(of_neon)} runs", sum(o["false_claim"] for *_, o in of_neon), 0)
+    every = [(p, m, o) for p, methods in by_problem.items() for m, runs in methods.items() for o in runs]
+    of_neon = [(p, m, o) for p, m, o in every if " inside" in m]
+    report.want(f"false claims with NEON inside, of {len(of_neon)} runs", sum(o["false_claim"] for *_, o in of_neon), 0)
     late = [f"{m} on {p}" for p, m, o in of_neon if not o["claimed"]]
-    print(f"  neon- runs that did not end at a second-order point: {len(late)} of {len(of_neon)}")
+    print(f"  of them, runs that did not end at a second-order point: {len(late)} of {len(of_neon)}")
     for name in dict.fromkeys(late):
         print(f"    {name}: {late.count(name)}")
-    pairs = [("neon-scsg", "neon-sgd"), ("neon-svrg", "neon-sgd")]
-    pairs += [("neon-scsg", f"{blind} tuned") for blind in BLIND]
+    pairs = []
+    for extractor in EXTRACTORS:
+        scsg, sgd, svrg = (what_ran(name, extractor) for name in ("neon-scsg", "neon-sgd", "neon-svrg"))
+        pairs += [(scsg, sgd), (svrg, sgd), *((scsg, f"{blind} tuned") for blind in BLIND)]
     for left, right in pairs:
-        print(f"\n  {left} against {right}: median IFO to arrival")
-        for problem, methods in by_problem.items():
-            if left not in methods or right not in methods:
-                continue
+        both = {problem: methods for problem, methods in by_problem.items() if left in methods and right in methods}
+        if both:
+            print(f"\n  {left} against {right}: median IFO to arrival")
+        for problem, methods in both.items():
             a, b = median(methods[left]), median(methods[right])
             word = "AHEAD " if a < b else "behind" if a > b else "equal "
             ratio = "" if math.isinf(a) or math.isinf(b) else f", ratio {a / b:.2f}"
@@ -192,9 +222,9 @@ def judge(report: Report, by_problem: dict[str, dict[str, list[dict[str, Any]]]]
 
 PANELS = ("chain", "noisy chain", "noisy phases", "sigmoid, a9a", "u∘v, phishing", "u∘v, mushrooms")
 LINES = {
-    "neon-scsg": "C0",
-    "neon-svrg": "C2",
-    "neon-sgd": "C1",
+    what_ran("neon-scsg", "neon+"): "C0",
+    what_ran("neon-svrg", "neon+"): "C2",
+    what_ran("neon-sgd", "neon+"): "C1",
     "noisy-sgd tuned": "C3",
     "sgld tuned": "C4",
     "svrg-hessian": "C5",
@@ -260,15 +290,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", action="append", metavar="NAME", help="one problem; can be repeated")
     parser.add_argument("--methods", action="append", metavar="NAME", help="one method; can be repeated")
+    parser.add_argument("--extractors", nargs="+", default=list(EXTRACTORS), help="inside the promoted methods")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the objective against samples")
     chosen = parser.parse_args(arguments)
-    known = names(chosen.data)
+    data = chosen.data if chosen.data.is_dir() else None
+    known = names(data)
     unknown = sorted(set(chosen.only or ()) - set(known))
     if unknown:
         raise SystemExit(f"--only: {unknown[0]!r} is not one of {'; '.join(known)}")
     problems = [name for name in known if name in (chosen.only or known)]
-    methods = [*NEON, *RIVALS, *(f"{name} tuned" for name in BLIND), *BARE]
-    methods = [m for m in methods if m in (chosen.methods or methods)]
+    rows, wanted = entries(chosen.extractors), chosen.methods
+    rows = [r for r in rows if wanted is None or r[0] in wanted or (r[1] in wanted and "tuned" not in r[0])]
     seeds = range(chosen.seed, chosen.seed + chosen.seeds)
     report = Report.begin("methods", chosen)
     print(f"{chosen.seeds} seeds; data sets cut to {ROWS} rows", flush=True)
@@ -276,18 +308,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ProcessPoolExecutor(
         chosen.threads, multiprocessing.get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
     ) as pool:
-        blind = [name for name in BLIND if f"{name} tuned" in methods]
+        blind = [name for name in BLIND if f"{name} tuned" in [row[0] for row in rows]]
         for problem in problems:
-            tuning = [(problem, name, 0, {}, chosen.data) for name in blind]
+            tuning = [(problem, name, 0, {}, data) for name in blind]
             tuned = dict(zip(blind, pool.map(tune, tuning), strict=True))
             jobs: dict[tuple[str, int], Job] = {}
-            for method in methods:
-                name = method.split()[0]
-                settings = tuned[name]["settings"] if method.endswith("tuned") else {}
-                jobs |= {(method, seed): (problem, name, seed, settings, chosen.data) for seed in seeds}
+            for row, method, extractor in rows:
+                settings = tuned[method]["settings"] if row.endswith("tuned") else {}
+                settings = settings if extractor is None else {"extractor": extractor}
+                jobs |= {(row, seed): (problem, method, seed, settings, data) for seed in seeds}
             outcomes = dict(zip(jobs, pool.map(run, jobs.values()), strict=True))
-            by_problem[problem] = keep(report, problem, chosen.data, jobs, outcomes)
-            at = case(problem, chosen.data)
+            by_problem[problem] = keep(report, problem, data, jobs, outcomes)
+            at = with_budget(problem, data)
             show(at, problem, by_problem[problem])
             for name, chose in tuned.items():
                 step, noise = chose["settings"]["step_size"] * chose["smoothness"], chose["settings"]["noise"] / at.eps
@@ -304,12 +336,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def keep(
     report: Report,
     problem: str,
-    data: Path,
+    data: Path | None,
     jobs: dict[tuple[str, int], Job],
     outcomes: dict[tuple[str, int], dict[str, Any]],
 ) -> dict[str, list[dict[str, Any]]]:
     """Write the rows of one problem; its runs by method, those left out that a method could not take."""
-    at = case(problem, data)
+    at = with_budget(problem, data)
     limits = {"problem": problem, "eps": at.eps, "gamma": at.gamma, "max_samples": at.max_samples}
     by_method: dict[str, list[dict[str, Any]]] = {}
     for (method, seed), outcome in outcomes.items():

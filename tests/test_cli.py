@@ -37,12 +37,14 @@ def test_reproduce_in_a_pipe_tells_line_by_line_judges_and_says_where_the_page_i
     lines = reproduced.stdout.splitlines()
     assert [line.split(":")[0] for line in lines[:9]] == [f"reproduce {i}/9" for i in range(1, 10)]
     assert lines[0].startswith("reproduce 1/9: target 4, lanczos (")
-    verdicts = [line for line in lines if line.startswith(("  true", "  FALSE"))]
+    verdicts = [line for line in lines if line.startswith("  open ")]
     assert {word for word in ("(i)", "(ii)", "(iv)") if any(word in line for line in verdicts)} == {
         "(i)",
         "(ii)",
         "(iv)",
     }
+    assert not any(line.startswith(("  true ", "  FALSE ")) for line in lines)
+    assert lines[-2] == "  What is open cannot be judged by one target: it takes 5."
     assert lines[-1].startswith(f"The page: {out / 'index.html'} (")
     assert "\x1b" not in reproduced.stdout + reproduced.stderr
 

@@ -1,9 +1,11 @@
 import pytest
 
 from unsaddle.experiments import complexity as experiment
-from unsaddle.report.complexity import by_dimension, sections, table_one
+from unsaddle.experiments.table_one import TABLE_ONE
+from unsaddle.experiments.watch import BLIND
+from unsaddle.report.complexity import by_dimension, by_gamma, sections, table_one
 from unsaddle.report.complexity_curves import count, curves, fit
-from unsaddle.report.complexity_statements import statements_of
+from unsaddle.report.complexity_statements import exponents_of, statements_of
 
 pytest.importorskip("matplotlib", reason="figures need the extra plot")
 
@@ -23,8 +25,11 @@ def rows(eps_power=None, d_power=0.0, step_power=1.0, seeds=2):
             {
                 "experiment": "complexity",
                 "settings": job,
-                "arrived": True,
-                "status": "STOPPED",
+                "counted": True,
+                "counted_to": "arrival" if job["method"] in BLIND else "knowledge",
+                "false_claim": False,
+                "arrival": gradients / 2.0,
+                "status": "SECOND_ORDER_POINT",
                 "gradients": gradients,
                 "products": 10.0 * off * job["eps"] ** -1.5,
                 "values": 0,
@@ -50,42 +55,81 @@ def test_exponents_of_a_known_law_come_back():
 def test_the_table_has_the_papers_exponent_beside_the_measured_one_with_its_interval():
     found = rows()
     table = table_one(curves(found, "slope"), curves(found, "one function"))
-    line = next(r for r in table.rows if r[0] == "NEON-SCSG" and r[1] == "ε^0.5")
-    assert line[3:7] == [3.5, 4.55, line[5], line[6]]
+    line = next(r for r in table.rows if r[0] == "NEON-SCSG, neon+ inside" and r[1] == "ε^0.5")
+    assert line[3:8] == [3.5, 4.55, line[5], line[6], 4.55]
     assert line[5] <= 4.55 <= line[6]
-    assert line[11] == 2.0
-    assert len(table.rows) == 14
+    assert line[12] == 2.0
+    assert line[15:] == ["knowledge", 0]
+    assert len(table.rows) == len(TABLE_ONE)
 
 
-def test_a_run_that_never_arrived_is_counted_and_its_point_left_out():
+def test_no_bound_of_the_paper_stands_beside_krylov():
     found = rows()
-    key = ("neon-sgd", 0.5, "auto")
+    lines = table_one(curves(found, "slope"), curves(found, "one function")).rows
+    assert {r[3] for r in lines if "krylov" in r[0]} == {None}
+    lines = by_gamma(curves(found, "gamma")).rows
+    paper = {r[0]: r[1] for r in lines}
+    assert paper["NEON-SCSG, neon inside"] == 3.0
+    assert paper["NEON-Natasha, neon+ inside"] == 2.5
+    assert paper["NEON-SCSG, krylov inside (auto)"] is None
+
+
+def test_a_row_says_whether_it_is_counted_to_knowledge_or_to_arrival():
+    found = rows()
+    to = {r[0]: r[-2] for r in table_one(curves(found, "slope"), curves(found, "one function")).rows}
+    assert to["SGLD"] == "arrival"
+    assert to["NEON-SGD, neon inside"] == "knowledge"
+
+
+def test_exponents_are_printed_with_interval_bound_and_what_ran():
+    lines = exponents_of(rows())
+    (line,) = [x for x in lines if "slope" in x and "NEON-SCSG, neon inside, γ ~ ε^0.5" in x]
+    assert line.startswith("exponent of 1/ε, slope: 4.55 [4.5")
+    assert ", bound 3.5 " in line
+    assert not any("bound" in x for x in lines if "krylov" in x)
+    assert sum(x.startswith("exponent of d:") for x in lines) == 12
+
+
+def test_a_wrong_claim_is_seen():
+    claim = next(c for c in judged(rows()) if c.startswith("Every run that can know"))
+    found = rows()
+    wrong = next(r for r in found if r["settings"]["method"] == "neon-svrg")
+    wrong |= {"counted": False, "false_claim": True}
+    assert judged(rows())[claim] is True
+    assert judged(found)[claim] is False
+
+
+def test_a_run_that_never_knew_is_counted_and_its_point_left_out():
+    found = rows()
+    key = ("neon-sgd", 0.5, "neon+")
     lost = next(r for r in found if r["settings"]["sweep"] == "slope" and r["settings"]["method"] == "neon-sgd")
-    lost["arrived"] = False
+    assert lost["settings"]["extractor"] == "neon+"
+    lost["counted"] = False
     fitted = fit(curves(found, "slope")[key], count("gradients"))
     assert (fitted.points, fitted.missing) == (3, 1)
 
 
 def test_statements_follow_the_rows():
     slow, fast = {"neon-scsg": 1.0}, {"neon-scsg": 3.9}
-    claim = next(c for c in judged(rows()) if "NEON-SCSG grows more slowly than NEON-SGD" in c)
+    claim = next(c for c in judged(rows()) if "NEON-SCSG, neon+ inside, grows more slowly than NEON-SGD" in c)
     assert judged(rows(eps_power=slow))[claim] is True
     assert judged(rows(eps_power=fast))[claim] is False
 
 
 def test_polynomial_growth_in_d_would_be_seen():
-    claim = next(c for c in judged(rows()) if c.startswith("The d^p, p ≥ 4, of noisy SGD"))
+    claim = next(c for c in judged(rows()) if c.startswith("The d^p, p ≥ 4, of Noisy SGD"))
     assert judged(rows(d_power=0.05))[claim] is False
     assert judged(rows(d_power=4.0))[claim] is True
-    steps = next(c for c in judged(rows()) if c.startswith("The steps of NEON-SCSG grow at most as ln d"))
+    steps = next(c for c in judged(rows()) if c.startswith("NEON-SCSG, neon+ inside: steps grow at most as ln d"))
     assert judged(rows(d_power=0.05))[steps] is True
     assert judged(rows(d_power=0.5))[steps] is False
 
 
-def test_a_step_that_is_not_linear_in_d_would_be_seen():
-    claim = next(c for c in judged(rows()) if c.startswith("The time of a step of NEON-SCSG"))
+def test_a_step_that_grows_faster_than_d_would_be_seen():
+    claim = next(c for c in judged(rows()) if c.startswith("NEON-SCSG, neon+ inside: a step takes time"))
     assert judged(rows(step_power=1.0))[claim] is True
-    assert judged(rows(step_power=1.5))[claim] is False
+    assert judged(rows(step_power=0.8))[claim] is True
+    assert judged(rows(step_power=1.2))[claim] is False
 
 
 def test_bounds_that_are_exceeded_are_named():
@@ -97,7 +141,7 @@ def test_bounds_that_are_exceeded_are_named():
 
 def test_growth_with_d_is_in_the_table():
     table = by_dimension(curves(rows(d_power=0.1), "dimension"))
-    line = next(r for r in table.rows if r[0] == "NEON-SCSG")
+    line = next(r for r in table.rows if r[0] == "NEON-SCSG, neon+ inside")
     assert line[3] == pytest.approx(10**0.4, abs=0.01)
     assert line[4] == 0.1
     assert line[7] == 1.0
@@ -107,7 +151,7 @@ def test_a_method_that_never_arrives_at_some_d_does_not_break_the_page():
     found = rows()
     for row in found:
         if row["settings"]["sweep"] == "dimension" and row["settings"]["method"] == "sgld":
-            row["arrived"] = False
+            row["counted"] = False
     (section,) = sections(found)
     assert all(len(table.rows) for table in section.tables)
 

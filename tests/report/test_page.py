@@ -30,6 +30,9 @@ ENVIRONMENT = {
 }
 
 
+NCFIND = {"iterations": 9, "samples": 2000, "quotient": -1.1, "iterate_quotient": -0.8}
+
+
 def curve(method, target=0, **fields):
     steps = list(range(30))
     measured = {
@@ -43,9 +46,10 @@ def curve(method, target=0, **fields):
         "norm": [1.0] * 30,
         "lowest": -2.0,
         "found": None,
-        "ncfind": {"iterations": 9, "samples": 2000, "quotient": -1.1} if "neon+" in method else None,
+        "ncfind": NCFIND if "neon+" in method else None,
     }
     settings = {"method": method, "target": target, "data": {"file": None}, "step_size": 0.01}
+    settings |= {"gamma": 1.0, "iterations": 1000}
     return {"experiment": "reproduce", "settings": settings} | measured | fields | {"environment": ENVIRONMENT}
 
 

@@ -45,5 +45,7 @@ def reproduce(
         )
         for observation in observations.judged(rows):
             typer.echo(str(observation))
+        if targets < observations.ENOUGH:
+            typer.echo(f"  What is open {observations.cannot_be_judged(targets)}: it takes {observations.ENOUGH}.")
 
     run_and_report(run, out)

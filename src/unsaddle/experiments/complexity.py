@@ -8,9 +8,13 @@ Four sweeps over the functions of `families`:
 - *gamma*: one saddle of curvature −2γ, equally wide for every γ, at fixed ε.
 - *dimension*: one saddle at fixed ε and γ, noise of the same norm, for every d.
 
-A run is stopped when it arrives (`watch`); its row holds what it had spent by then. Methods are told L1
-(`table_one.told`), and find V, batch sizes and the curvature themselves. Runs that spend their budget first, or that
-wrongly believe that they have arrived, stay in as never arrived.
+A run goes on until it **knows**: until its own last extraction says that there is nothing below −γ, which is paid for
+as well. Its row holds what it had spent by then, and beside it the component gradients at its arrival, which is judged
+outside of it (`watch`). Noisy SGD and SGLD never know. They are stopped when they arrive, and `counted_to` says so.
+
+NEON rows run with NEON⁺, NEON and `auto` inside (`table_one.EXTRACTORS`). Methods are told L1 (`table_one.told`), and
+find V, batch sizes and the curvature themselves. Runs that spend their budget first, or that wrongly believe that they
+have arrived, stay in as never.
 """
 
 from __future__ import annotations
@@ -19,12 +23,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from unsaddle.experiments.families import Family, Shape
-from unsaddle.experiments.table_one import FINITE_SUM_ONLY, TABLE_ONE, told
-from unsaddle.experiments.watch import solve
+from unsaddle.experiments.table_one import FINITE_SUM_ONLY, TABLE_ONE, told, what_ran
+from unsaddle.experiments.watch import BLIND, solve
 
 NUM_SAMPLES = 3000
 """n, for methods that need a finite sum."""
-MAX_SAMPLES = 10**9
+MAX_SAMPLES = 10**11
 
 SLOPE_EPS = tuple(10.0 ** -(1.25 + k / 4.0) for k in range(4))
 SLOW = ("sncg", "natasha2")
@@ -33,13 +37,11 @@ ONE_EPS = tuple(10.0 ** -(1.0 + k / 2.0) for k in range(4))
 GAMMAS = (0.2, 0.1, 0.05, 0.025)
 DIMENSIONS = (10, 100, 1000, 10_000, 31_623, 100_000)
 OF_DIMENSION = ("neon-scsg", "neon-sgd", "noisy-sgd", "sgld", "natasha2", "sncg")
-EXTRACTORS = ("neon", "neon+")
-"""Extractors that the sweep over γ runs beside `auto`."""
 
 Job = dict[str, Any]
 
 
-def jobs(*, seeds: int = 5, seed: int = 0, quick: bool = False) -> list[Job]:
+def jobs(*, seeds: int = 3, seed: int = 0, quick: bool = False) -> list[Job]:
     """All runs. Long ones come first, so that no process waits for another at the end.
 
     Args:
@@ -63,9 +65,14 @@ def _expected_work(job: Job) -> float:
     return float(job["dimension"] / 1000.0 + steps)
 
 
-def _job(sweep: str, method: str, **settings: Any) -> Job:
-    job = {"sweep": sweep, "method": method, "power": None, "slope": None, "extractor": "auto", "deviation": 0.5}
+def _job(sweep: str, method: str, extractor: str | None, **settings: Any) -> Job:
+    job = {"sweep": sweep, "method": method, "power": None, "slope": None, "extractor": extractor, "deviation": 0.5}
     return job | {"num_samples": NUM_SAMPLES if method in FINITE_SUM_ONLY else None} | settings
+
+
+def what_runs() -> list[tuple[str, str | None]]:
+    """The methods of Table 1, with what is inside each."""
+    return list(dict.fromkeys((row.method, row.extractor) for row in TABLE_ONE))
 
 
 def _slope(values: Sequence[float]) -> Iterator[Job]:
@@ -73,32 +80,31 @@ def _slope(values: Sequence[float]) -> Iterator[Job]:
         for value in values:
             eps = value * 10.0**0.25 if row.method in SLOW else value
             at = {"eps": eps, "gamma": eps**row.power / 2.0, "dimension": 10}
-            yield _job("slope", row.method, power=row.power, **at, slope=2.0 * eps, bend=1.0)
+            yield _job("slope", row.method, row.extractor, power=row.power, **at, slope=2.0 * eps, bend=1.0)
 
 
 def _one_function(values: Sequence[float]) -> Iterator[Job]:
-    for method in dict.fromkeys(row.method for row in TABLE_ONE):
+    for ran in what_runs():
         for eps in values:
-            yield _job("one function", method, eps=eps, gamma=0.1, dimension=10, bend=0.1)
+            yield _job("one function", *ran, eps=eps, gamma=0.1, dimension=10, bend=0.1)
 
 
 def _gamma(values: Sequence[float]) -> Iterator[Job]:
-    methods = [(method, "auto") for method in dict.fromkeys(row.method for row in TABLE_ONE)]
-    for method, extractor in [*methods, *(("neon-scsg", extractor) for extractor in EXTRACTORS)]:
+    for ran in what_runs():
         for gamma in values:
-            yield _job("gamma", method, eps=0.1, gamma=gamma, dimension=100, bend=gamma, extractor=extractor)
+            yield _job("gamma", *ran, eps=0.1, gamma=gamma, dimension=100, bend=gamma)
 
 
 def _dimension(values: Sequence[int]) -> Iterator[Job]:
-    for method in OF_DIMENSION:
-        for d in values:
+    for method, extractor in what_runs():
+        for d in values if method in OF_DIMENSION else ():
             # σ = 0.2 lets the first batch decide at every d. Along a direction that is spread over coordinates the
             # noise of a curvature falls with d; with a larger σ, that would help NEON.
-            yield _job("dimension", method, eps=0.1, gamma=0.1, dimension=d, bend=0.1, deviation=0.2)
+            yield _job("dimension", method, extractor, eps=0.1, gamma=0.1, dimension=d, bend=0.1, deviation=0.2)
 
 
 def work(job: Job) -> dict[str, Any]:
-    """One run until it arrives."""
+    """One run until it knows that it has arrived; of a method that never knows, until it arrives."""
     family = Family(
         shape=Shape(dimension=job["dimension"], gamma=job["gamma"], slope=job["slope"], bend=job["bend"]),
         eps=job["eps"],
@@ -107,15 +113,24 @@ def work(job: Job) -> dict[str, Any]:
         max_samples=MAX_SAMPLES,
     )
     settings = told(job["method"], job["eps"], family.variance)
-    if job["extractor"] != "auto":
+    if job["extractor"] is not None:
         settings |= {"extractor": job["extractor"]}
-    outcome = solve(family.case(), job["method"], job["seed"], settings, stop_at_arrival=True, curvature=False)
-    spent = outcome["arrived"] or outcome
+    outcome = solve(family.case(), job["method"], job["seed"], settings, curvature=False)
+    arrival, blind = outcome["arrived"], job["method"] in BLIND
+    spent = arrival if blind and arrival else outcome
     counts = {key: spent[key] for key in ("gradients", "products", "values", "calls", "seconds")}
-    ending = {"arrived": outcome["arrived"] is not None, "status": outcome["status"], "escapes": outcome["escapes"]}
-    return counts | ending
+    counted = arrival is not None if blind else outcome["claimed"] and not outcome["false_claim"]
+    return counts | {
+        "counted": counted,
+        "counted_to": "arrival" if blind else "knowledge",
+        "arrival": arrival["gradients"] if arrival else None,
+        "status": outcome["status"],
+        "false_claim": outcome["false_claim"],
+        "escapes": outcome["escapes"],
+    }
 
 
 def describe(job: Job) -> str:
     """A few words on a job, for the progress."""
-    return f"{job['sweep']}: {job['method']}, ε = {job['eps']:.3g}, γ = {job['gamma']:.3g}, d = {job['dimension']}"
+    where = f"ε = {job['eps']:.3g}, γ = {job['gamma']:.3g}, d = {job['dimension']}"
+    return f"{job['sweep']}: {what_ran(job['method'], job['extractor'])}, {where}"

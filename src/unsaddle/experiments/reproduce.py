@@ -5,8 +5,9 @@ method starts from the same direction at the same target; at chosen iterations t
 measured with the Hessian H of the full data, which is not counted.
 
 The paper leaves settings open (E30). NCFind uses γ = 1, which ζ = 1 − √(ηγ) implies. U and 𝓕 end no curve, and NCFind
-does not end NEON⁺. A separate run measures when NCFind, as printed, would have ended it, and with which direction. A
-method on samples draws 100 rows once, and keeps them for the whole run.
+does not end NEON⁺. A separate run measures at which τ NCFind, as printed and with 𝓕 = ∞, would have ended it, and the
+curvature of y_τ − u_τ, which it then returns, and of y_τ. A method on samples draws 100 rows once, and keeps them for
+the whole run.
 
 Beyond the paper: NEON and NEON⁺ with noise a hundred times shorter, and krylov.
 """
@@ -47,6 +48,8 @@ from unsaddle.problems.problem import Problem
 EXPERIMENT = "reproduce"
 PENALTY, STEP_SIZE, NOISE_RADIUS, MOMENTUM, GAMMA = 3.0, 0.01, 0.01, 0.9, 1.0
 """λ, η, r, ζ of the paper, and the γ that they imply."""
+NCFIND_DECREASE = math.inf
+"""𝓕 of NCFind, which the paper does not give. No step is then long enough for a y_j: NCFind returns y_τ − u_τ."""
 SHORT_NOISE = 1e-4
 """r of the curves beyond the paper: so short that F̂ stays quadratic until NEON has converged."""
 SUBSAMPLE = 100
@@ -89,6 +92,7 @@ def reproduce(
     source: dict[str, Any] = {"file": file and file.name, "sha256": file and digest(file), "as": like}
     source["features"] = num_features if file is None or like else None
     constants = {"penalty": PENALTY, "step_size": STEP_SIZE, "momentum": MOMENTUM, "gamma": GAMMA}
+    constants["ncfind_decrease"] = NCFIND_DECREASE
     jobs = [
         {"data": source, "target": seed + target, "method": method, "iterations": steps_of(method, iterations)}
         | constants
@@ -259,18 +263,25 @@ def _krylov(job: harness.Job, f_hat: DisplacedFunction, tape: _Tape) -> Candidat
 
 
 def _ncfind(job: harness.Job, objective: Objective, x: Tensor, tape: _Tape) -> dict[str, Any] | None:
-    """Where NCFind ends NEON⁺ as printed, with its test on values; None if it never does.
+    """At which τ NCFind ends NEON⁺ as printed, with its test on values, and with which curvature; None if never.
 
-    With 𝓕 = ∞ that test is the only one, and NCFind returns y_τ − u_τ.
+    `quotient` is that of the direction that is returned: of y_τ − u_τ, since 𝓕 = ∞. `iterate_quotient` is that of y_τ.
     """
     ledger = Ledger()
     f_hat = DisplacedFunction(_sampled(job, objective, ledger), x)
-    settings = replace(_neon_plus_settings(job), gamma=job["gamma"], decrease=math.inf)
-    found = neon_plus(f_hat, settings, _start(job))
+    settings = replace(_neon_plus_settings(job), gamma=job["gamma"], decrease=job["ncfind_decrease"])
+    tau, y = 0, x
+
+    def keep(step: int, iterate: Tensor) -> None:
+        nonlocal tau, y
+        tau, y = step, iterate
+
+    found = neon_plus(f_hat, settings, _start(job), observer=keep)
     if found.vector is None:
         return None
     return {
-        "iterations": ledger.gradients - 1,
+        "iterations": tau,
         "samples": ledger.samples + ledger.value_samples,
         "quotient": tape.quotient_of(found.vector),
+        "iterate_quotient": tape.quotient_of(y),
     }

@@ -15,8 +15,8 @@ LONG_VECTORS = 10_000
 Curve = dict[float, list[Row]]
 """Runs by ε⁻¹, γ⁻¹ or d."""
 
-Key = tuple[str, float | None, str]
-"""The method, the power q of γ ~ ε^q, and the extractor."""
+Key = tuple[str, float | None, str | None]
+"""The method, the power q of γ ~ ε^q, and the extractor; None for a method with its own, or with none."""
 
 Curves = Mapping[Key, Curve]
 
@@ -39,12 +39,20 @@ def curves(rows: Sequence[Row], sweep: str) -> dict[Key, Curve]:
 
 
 def count(what: str) -> Callable[[Row], float]:
-    """A function of a row: what the run had spent at arrival, or infinity if it never arrived."""
-    return lambda row: float(row[what]) if row["arrived"] else math.inf
+    """A function of a row: what the run had spent when it knew, or infinity if it never did.
+
+    Of noisy SGD and SGLD, which never know: when it arrived.
+    """
+    return lambda row: float(row[what]) if row["counted"] else math.inf
+
+
+def arrival(row: Row) -> float:
+    """Component gradients at arrival, or infinity if the run never arrived."""
+    return math.inf if row["arrival"] is None else float(row["arrival"])
 
 
 def median(runs: Sequence[Row]) -> float:
-    """The median of component gradients to arrival."""
+    """The median of component gradients until it was known."""
     return statistics.median(count("gradients")(row) for row in runs)
 
 

@@ -8,13 +8,42 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from unsaddle.experiments.rows import Row
+from unsaddle.experiments.table_one import EXTRACTORS, name_of
 from unsaddle.report.blocks import Figure
 from unsaddle.report.complexity_curves import Curve, Curves, count
 from unsaddle.report.style import TWO_COLUMNS, drawn_as, journal, legend_below, new_figure
 
-HEADLINE = ("neon-scsg", "neon-sgd", "noisy-sgd", "sgld")
-DRAWN = ("noisy-sgd", "sgld", "sncg", "neon-sgd", "neon-scsg", "natasha2", "neon-svrg")
-"""The methods drawn against ε, one of each kind. The curves of the others lie on these."""
+Drawn = tuple[str, str | None]
+"""A method and the extractor inside it."""
+
+HEADLINE: tuple[Drawn, ...] = (
+    ("neon-scsg", "neon+"),
+    ("neon-sgd", "neon+"),
+    ("neon-scsg", "neon"),
+    ("noisy-sgd", None),
+    ("sgld", None),
+)
+DRAWN: tuple[Drawn, ...] = (
+    ("noisy-sgd", None),
+    ("sgld", None),
+    ("sncg", None),
+    ("neon-sgd", "neon+"),
+    ("neon-scsg", "neon+"),
+    ("natasha2", "neon+"),
+    ("svrg-hessian", "neon+"),
+)
+"""What is drawn against ε, one of each kind."""
+
+STYLE_OF: dict[Drawn, str] = {
+    ("natasha2", "neon+"): "neon-natasha",
+    ("svrg-hessian", "neon+"): "neon-svrg",
+    ("neon-scsg", "neon"): "neon",
+}
+"""Whose line style is taken, where it is not the method's own."""
+
+
+def _style(drawn: Drawn) -> dict[str, Any]:
+    return drawn_as(STYLE_OF.get(drawn, drawn[0])).plot() | {"label": name_of(*drawn)}
 
 
 def figures(slope: Curves, one: Curves, gamma: Curves, dimension: Curves) -> list[Figure]:
@@ -30,7 +59,7 @@ def _draw(
     """Draw medians over seeds, with bars from the least to the most. Leave a point out if its median is infinite."""
     x, middle, low, high = [], [], [], []
     for at, runs in curve.items():
-        values = [of(row) if row["arrived"] else math.inf for row in runs]
+        values = [of(row) if row["counted"] else math.inf for row in runs]
         median = statistics.median(values)
         if math.isfinite(median) and median > 0.0:
             x.append(at)
@@ -56,11 +85,11 @@ def _guide(axis: Any, x: Sequence[float], at: float, power: float, label: str) -
 
 def _dimension(dimension: Curves) -> Figure:
     """Almost linear time in d."""
-    own = {key[0]: curve for key, curve in dimension.items() if key[0] in HEADLINE}
+    own = {(k[0], k[2]): curve for k, curve in dimension.items() if (k[0], k[2]) in HEADLINE}
     with journal():
         figure, (time, steps, whole) = new_figure(1, 3, width=TWO_COLUMNS, height=2.7)
-        for method, curve in own.items():
-            style = drawn_as(method).plot()
+        for drawn, curve in own.items():
+            style = _style(drawn)
             _draw(time, curve, lambda row: 1e3 * row["seconds"] / row["calls"], style)
             _draw(steps, curve, lambda row: row["calls"], style)
             _draw(whole, curve, lambda row: row["seconds"], style)
@@ -69,14 +98,15 @@ def _dimension(dimension: Curves) -> Figure:
             highest = max((y for line in axis.get_lines() for y in line.get_ydata()), default=1.0)
             _guide(axis, [d for d in x if d >= 1000] or x, 1.6 * highest, 1.0, "∝ d")
         time.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="time of a step, ms")
-        steps.set(xscale="log", xlabel="dimension d", ylabel="steps to an (ε, γ)-point", ylim=(0, None))
-        whole.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="time to an (ε, γ)-point, s")
-        legend_below(figure, steps, columns=4)
+        steps.set(xscale="log", xlabel="dimension d", ylabel="steps until it is known", ylim=(0, None))
+        whole.set(xscale="log", yscale="log", xlabel="dimension d", ylabel="time until it is known, s")
+        legend_below(figure, steps, columns=3)
     return Figure(
         caption="Time against dimension. Left: a step, one oracle call with all that the method does around it. "
         "Middle: how many steps; only the axis of d is logarithmic, so that a straight line is logarithmic growth. "
         "Right: the two together. Dotted: proportional to d. The noise of the samples, and that which noisy SGD and "
-        "SGLD add, has the same norm at every d. Processor time; medians and ranges over seeds.",
+        "SGLD add, has the same norm at every d. These two never know, and are counted to arrival. Processor time; "
+        "medians and ranges over seeds.",
         name="complexity-dimension",
         figure=figure,
     )
@@ -89,10 +119,10 @@ def _eps(slope: Curves, one: Curves) -> Figure:
         titles = ("slope: for each ε a function of its own", "one function")
         for axis, curves, title in zip(axes, (slope, one), titles, strict=True):
             tops: list[tuple[list[float], list[float]]] = []
-            for method in DRAWN:
+            for method, inside in DRAWN:
                 powers = (None, 0.25 if method == "noisy-sgd" else 0.5)
-                for key in [k for k in curves if k[0] == method and k[1] in powers][:1]:
-                    tops.append(_draw(axis, curves[key], lambda row: row["gradients"], drawn_as(method).plot()))
+                for key in [k for k in curves if (k[0], k[2]) == (method, inside) and k[1] in powers][:1]:
+                    tops.append(_draw(axis, curves[key], lambda row: row["gradients"], _style((method, inside))))
             tops = [t for t in tops if t[0]]
             if tops:
                 x, middle = max(tops, key=lambda t: t[1][-1])
@@ -102,11 +132,11 @@ def _eps(slope: Curves, one: Curves) -> Figure:
                     _guide(axis, x, at, power, label)
             axis.set(xscale="log", yscale="log", xlabel="1/ε", ylabel="component gradients (IFO)", title=title)
             _ticks(axis, sorted({at for curve in curves.values() for at in curve}))
-        legend_below(figure, *axes, columns=4)
+        legend_below(figure, *axes, columns=3)
     return Figure(
-        caption="Component gradients to an (ε, γ)-point against 1/ε. Left, for each ε a function on which first-order "
-        "steps make the least progress, with L1, L2, V and F(x0) − min F the same for all. Right, one function for "
-        "all ε. Dotted: ε⁻⁴ and ε⁻². Medians and ranges over seeds.",
+        caption="Component gradients until an (ε, γ)-point is known (noisy SGD, SGLD: reached) against 1/ε. Left, for "
+        "each ε a function on which first-order steps make the least progress, with L1, L2, V and F(x0) − min F the "
+        "same for all. Right, one function for all ε. Dotted: ε⁻⁴ and ε⁻². Medians and ranges over seeds.",
         name="complexity-eps",
         figure=figure,
     )
@@ -117,16 +147,17 @@ def _gamma(gamma: Curves) -> Figure:
     with journal():
         figure, (left, right) = new_figure(1, 2, width=TWO_COLUMNS, height=3.1)
         x: list[float] = []
-        for extractor in ("neon", "neon+", "krylov"):
-            key = ("neon-scsg", None, "auto" if extractor == "krylov" else extractor)
+        for extractor in EXTRACTORS:
+            key = ("neon-scsg", None, extractor)
             if key in gamma:
-                style = drawn_as(extractor).plot() | {"label": f"NEON-SCSG with {drawn_as(extractor).label}"}
+                style = drawn_as("krylov" if extractor == "auto" else extractor).plot()
+                style |= {"label": name_of("neon-scsg", extractor)}
                 x = _draw(left, gamma[key], lambda row: row["gradients"], style)[0]
         first_order = [(left, method, count("gradients")) for method in ("noisy-sgd", "sgld")]
         second_order = [(right, method, count("products")) for method in ("natasha2", "sncg", "svrg-hessian")]
         for axis, method, of in [*first_order, *second_order]:
-            if (method, None, "auto") in gamma:
-                _draw(axis, gamma[method, None, "auto"], of, drawn_as(method).plot())
+            if (method, None, None) in gamma:
+                _draw(axis, gamma[method, None, None], of, _style((method, None)))
         if x:
             top = max((y for line in left.get_lines() for y in line.get_ydata()), default=1.0)
             _guide(left, x, 2.0 * top, 3.0, "γ⁻³")
@@ -137,8 +168,9 @@ def _gamma(gamma: Curves) -> Figure:
         legend_below(figure, left, right, columns=3)
     return Figure(
         caption="Leaving one saddle of curvature −2γ, equally wide for all γ (ε = 0.1, d = 100): component gradients "
-        "of NEON-SCSG with three extractors, and component Hessian products of the methods that use them. Batches grow "
-        "fourfold until they decide, hence the stairs. Dotted: γ⁻³. Medians and ranges over seeds.",
+        "of NEON-SCSG with three extractors until it knows, of noisy SGD and SGLD to arrival, and component Hessian "
+        "products of the methods that use them. Batches grow fourfold until they decide, hence the stairs. Dotted: "
+        "γ⁻³. Medians and ranges over seeds.",
         name="complexity-gamma",
         figure=figure,
     )
