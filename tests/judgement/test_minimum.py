@@ -493,3 +493,43 @@ def test_a_stream_is_decided_without_a_number_of_samples() -> None:
         lambda x, t: ((x[0] - 0.1 * t) ** 2 - x[1] ** 2).mean(), lambda size, g: (torch.randn(size, generator=g),)
     )
     assert is_minimum(stream, torch.zeros(2)).kind == "saddle"
+
+
+@pytest.mark.parametrize("dimension", [3, 8, 40, 200])
+@pytest.mark.parametrize("ratio", [1e-1, 1e-2, 1e-3, 1e-4])
+def test_a_soft_saddle_beside_stiff_modes_is_one_whatever_gamma(dimension: int, ratio: float) -> None:
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        Q = torch.linalg.qr(torch.randn(dimension, dimension, generator=generator, dtype=DOUBLE)).Q
+        spectrum = torch.linspace(0.1, 1.0, dimension, dtype=DOUBLE)
+        spectrum[0] = -ratio
+        H = Q @ torch.diag(spectrum) @ Q.T
+        f = Function(lambda x, H=H: 0.5 * x @ H @ x + (x**4).sum() / 4)
+        verdict = is_minimum(f, torch.zeros(dimension, dtype=DOUBLE), seed=seed)
+        assert verdict.kind == "saddle"
+        assert verdict.curvature == pytest.approx(-ratio, rel=0.05)
+        assert ratio**2 / (40.0 * dimension) <= verdict.drop <= ratio**2 * dimension
+        assert verdict.bound >= ratio * (1.0 - 1e-6)  # It is never wrong.
+
+
+@pytest.mark.parametrize("dimension", [8, 100])
+def test_the_bound_is_never_wrong_and_more_gradients_lower_it(dimension: int) -> None:
+    """At a minimum, λ_min ≥ −bound always; in few dimensions the search goes to the end, and the bound is 0."""
+    spectrum = torch.linspace(1e-3, 1.0, dimension, dtype=DOUBLE)
+    f = Function(lambda x: (0.5 * (spectrum * x * x).sum(), spectrum * x), gradient=True)
+    for gamma in (1e-1, 1e-2, 1e-3):
+        verdict = is_minimum(f, torch.zeros(dimension, dtype=DOUBLE), gamma=gamma)
+        assert verdict.kind == "minimum"
+        assert 0.0 <= verdict.bound <= gamma
+        if dimension <= 10:
+            assert verdict.bound <= 1e-9
+
+
+def test_where_the_gradient_is_not_small_negative_curvature_is_told_as_well() -> None:
+    f = Function(lambda x: x[0] + x[0] ** 2 - 0.5 * x[1] ** 2 + x[1] ** 4)
+    verdict = is_minimum(f, torch.zeros(2, dtype=DOUBLE))
+    assert verdict.kind == "not stationary"
+    assert verdict.curvature == pytest.approx(-1.0, rel=1e-3)
+    assert verdict.direction is not None
+    assert verdict.drop > 0.0
+    assert "negative curvature too" in verdict.reason

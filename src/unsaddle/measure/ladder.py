@@ -15,6 +15,9 @@ MOVES = 3
 STEADY = 0.1
 """Three rungs are steady if their error is at most this share of the number."""
 
+CHOSEN = 2.0
+"""The error is doubled where the ladder was moved: of several threes, one may agree by accident."""
+
 SHRINKAGE = 0.6
 """The largest |c(2r) − c(r)|/|c(4r) − c(2r)| of a smooth function. For a term t^p the ratio is 2^{-p}, so p ≥ 0.74 is
 admitted, and the error covers the truth. It would not cover t^{0.4}, with 0.75. A kink has 2."""
@@ -27,7 +30,8 @@ class Plateau:
     value: float
     """c extrapolated to r = 0, (4c(r) − c(2r))/3: exact for c = a + bt²."""
     error: float
-    """|c(2r) − c(r)| + |e − e₂|, with e = `value` and e₂ that of 2r and 4r, and what was known of the rounding at r."""
+    """|c(2r) − c(r)| + |c(4r) − c(2r)|/2 + |e − e₂|, with e = `value` and e₂ that of 2r and 4r, and what was known of the
+    rounding at r."""
     radius: float
     smooth: bool
     """Whether the differences shrink towards r as those of a smooth function do, or are a hundredth of the number."""
@@ -64,7 +68,7 @@ def plateau(at: Callable[[float], float], first: float, *, rounding: float = 0.0
         floor = rounding / 2.0**k
         value, next_value = (4.0 * near - middle) / 3.0, (4.0 * middle - far) / 3.0
         inner, outer = abs(middle - near), abs(far - middle)
-        error = inner + abs(value - next_value) + floor
+        error = (inner + outer / 2.0 + abs(value - next_value)) * (1.0 if not tried else CHOSEN) + floor
         agrees = inner + outer <= 1e-2 * abs(value)
         tried[k] = Plateau(value, error, first * 2.0**k, agrees or inner <= SHRINKAGE * outer + floor)
         steady = error <= STEADY * abs(value) and tried[k].smooth

@@ -150,3 +150,24 @@ def test_products_that_are_not_symmetric_show() -> None:
     assert projection.vectors @ np.diag(projection.values) @ projection.vectors.T == pytest.approx(
         np.array([[1.0, 0.6], [0.6, 2.0]])
     )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_smallest_gamma_that_is_excluded_falls_with_the_steps_and_is_rarely_too_small(seed: int) -> None:
+    """It is the root of `log_missed` in γ: there the bound holds, and just below it does not."""
+    rng = np.random.default_rng(seed)
+    spectrum = np.concatenate([[-0.02], np.linspace(0.0, 1.0, 59)])
+    lanczos = Lanczos(np.diag(spectrum), rng.standard_normal(60), 40)
+    allowed, excluded = math.log(1e-8), []
+    for _ in range(30):
+        lanczos.step()
+        gamma = lanczos.projection.excluded(allowed, 2.0)
+        excluded.append(gamma)
+        if math.isfinite(gamma):
+            assert lanczos.projection.log_missed(gamma) <= allowed
+            assert lanczos.projection.log_missed(gamma / 1.02) > allowed
+            assert gamma >= 0.02 or lanczos.start[0] ** 2 <= 1e-8
+    known = [gamma for gamma in excluded if math.isfinite(gamma)]
+    assert len(known) >= 10
+    assert known == sorted(known, reverse=True)
+    assert known[-1] <= 0.2

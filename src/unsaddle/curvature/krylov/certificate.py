@@ -136,7 +136,7 @@ def krylov(
             return math.inf
         error = seen.size * seen.asymmetry  # of the projected matrix, in norm, at most
         if process.exhausted:
-            return max(0.0, -float(seen.values[0])) + error
+            return max(0.0, error - float(seen.values[0]))
         return seen.excluded(allowed, 2.0 * largest()) + error
 
     def candidate(

@@ -76,7 +76,10 @@ def verdict_at(at: EndPoint, *, gamma: float | None, delta: float, seed: int, by
     With `by_values`, values of fun have to confirm a minimum. Raises ValueError if they show that jac is wrong.
     """
     ledger = at.ledger()
-    seen = _weighed(at, Question(gamma=gamma, delta=delta, extractor="krylov", seed=seed, keep_history=True), ledger)
+    question = Question(
+        gamma=gamma, seen_counts=gamma is None, delta=delta, extractor="krylov", seed=seed, keep_history=True
+    )
+    seen = _weighed(at, question, ledger)
     if by_values and seen.judgement.kind is Kind.MINIMUM and at.free.any():
         seen = seen._replace(judgement=_borne_out(at, seen, seed, ledger))
     f, found, judgement, moved = seen

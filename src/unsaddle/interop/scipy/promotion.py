@@ -26,6 +26,11 @@ BUDGETS = {"maxiter": "nit", "maxfun": "nfev", "maxfev": "nfev"}
 UNDECIDED, TOO_MANY_ESCAPES, STUCK, BUDGET, NOT_FINITE = 100, 101, 102, 103, 104
 """Values of `status` beyond SciPy's own. SciPy has converged, but not at a known minimum; or f(x0) is not finite."""
 
+TOLERANCE = 1e-9
+"""A fall of fun by this share of max(1, |fun|) is worth leaving a saddle for; `tol` or `ftol`, if larger."""
+
+SHALLOW = "This is a saddle, but fun falls by {:.2g} only along a curvature of {:.3g}, which is within the tolerance."
+
 
 def minimize(
     fun: Callable[..., Any],
@@ -61,7 +66,8 @@ def minimize(
         bounds: for methods that take them. The search is among the variables that are not held at a bound.
         constraints: none.
         options: as for SciPy. `maxiter`, `maxfun` and `maxfev` bound all runs together.
-        gamma: curvatures down to −γ are accepted. By default a hundredth of the largest |eigenvalue|.
+        gamma: curvatures down to −γ are accepted. By default a search excludes those below a hundredth of the largest
+            |eigenvalue|, and leaves a saddle along any that it sees, if fun falls by more than the tolerance.
         delta: the probability, over the random start, that a search misses a curvature below −γ.
         max_escapes: the number of saddles that may be left.
         check_gradient: whether to compare jac with values of fun, where a run begins and where a minimum is claimed.
@@ -71,7 +77,8 @@ def minimize(
     Returns:
         SciPy's result of the last run. `nit`, `nfev`, `njev` and `nhev` count all runs and searches. `verdict` is as of
         `is_minimum`, None if SciPy did not converge; `escapes` is the number of saddles left. `success` means that
-        SciPy has converged and that the verdict is *minimum*. Otherwise `message` says why.
+        SciPy has converged and that the verdict is *minimum*, or a saddle with a curvature above −γ along which fun
+        falls by no more than the tolerance; `message` then says so. Otherwise `message` says why.
 
     >>> def f(x): return x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4
     >>> def g(x): return np.array([2 * x[0], -2 * x[1] + x[1] ** 3])
@@ -129,6 +136,11 @@ def minimize(
             _fail(result, BUDGET, "but this is a saddle, and the budget is spent: raise maxiter or maxfun")
             break
         moved = judged.step()
+        if verdict.curvature > -verdict.gamma:  # It was seen, though nobody asked for so little.
+            fall = 0.0 if moved is None else here - function.value(moved)
+            if not fall > _tolerance(tol, options, here):
+                result.message = f"{result.message} {SHALLOW.format(max(0.0, fall), verdict.curvature)}"
+                break
         if moved is None and by_values and verdict.direction is not None:
             gradient_check.check_beside(function, x, judged.f.embedded(verdict.direction), judged.f.size, seed)
         if moved is None or not here < lowest:
@@ -158,6 +170,11 @@ def neon(fun: Callable[..., Any], x0: Array, args: tuple[Any, ...] = (), **given
     names = inspect.signature(minimize).parameters.keys() - {"options"}
     arguments = {name: given.pop(name) for name in names & given.keys()}
     return minimize(fun, x0, args, options=given, **arguments)
+
+
+def _tolerance(tol: float | None, options: dict[str, Any], value: float) -> float:
+    """The fall of fun that the caller does not mind."""
+    return max(TOLERANCE, tol or 0.0, float(options.get("ftol") or 0.0)) * max(1.0, abs(value))
 
 
 def _fail(result: OptimizeResult, status: int, reason: str) -> None:
