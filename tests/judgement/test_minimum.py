@@ -162,8 +162,8 @@ def test_every_gradient_of_a_failure_is_counted(fun: Any) -> None:
 def test_a_saddle_and_a_minimum_cost_what_they_are_made_of() -> None:
     """In two dimensions: x, two for the noise and two steps; then six for the certificate, or six to check nothing."""
     assert is_minimum(SADDLE, ORIGIN).cost.gradients == 1 + 2 + 2 + 6
-    assert is_minimum(SADDLE, WELL).cost.gradients == 1 + 2 + 2 + 6
-    # In float32 three more tell whether it is computed in float32; at x = 0 there is no telling, and no need.
+    # Three more tell whether it is computed in the precision of x; at x = 0 there is no telling, and no need.
+    assert is_minimum(SADDLE, WELL).cost.gradients == 1 + 2 + 2 + 6 + 3
     assert is_minimum(SADDLE, WELL.float()).cost.gradients == 1 + 2 + 2 + 6 + 3
     assert is_minimum(SADDLE, ORIGIN.float()).cost.gradients == 1 + 2 + 2 + 6
 
@@ -533,3 +533,29 @@ def test_where_the_gradient_is_not_small_negative_curvature_is_told_as_well() ->
     assert verdict.direction is not None
     assert verdict.drop > 0.0
     assert "negative curvature too" in verdict.reason
+
+
+@pytest.mark.parametrize(("inner", "outer"), [(torch.float32, DOUBLE), (torch.bfloat16, torch.float32)])
+@pytest.mark.parametrize("lowest", [-0.5, 0.1])
+def test_arithmetic_in_less_than_the_precision_of_x_misleads_no_verdict(
+    inner: torch.dtype, outer: torch.dtype, lowest: float
+) -> None:
+    """A staircase, flat next to x, beside a smooth term in the outer precision."""
+    kinds = set()
+    for seed in range(5):
+        generator, d = torch.Generator().manual_seed(seed), 20
+        Q = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=DOUBLE)).Q
+        spectrum = torch.linspace(0.1, 1.0, d, dtype=DOUBLE)
+        spectrum[0] = lowest
+        H = (Q @ torch.diag(spectrum) @ Q.T).to(inner)
+        x0 = torch.randn(d, generator=generator, dtype=DOUBLE).to(outer)
+
+        def value_and_grad(x: Tensor, H: Tensor = H, x0: Tensor = x0) -> tuple[float, Tensor]:
+            slope, off = (H @ x.to(H.dtype) - H @ x0.to(H.dtype)).to(x.dtype), x - x0
+            return float(0.5 * off @ slope + 0.5e-3 * off @ off), slope + 1e-3 * off
+
+        kinds.add(str(is_minimum(Function(value_and_grad, gradient=True), x0, seed=seed).kind))
+    if inner is torch.float32:
+        assert kinds == {"saddle" if lowest < 0.0 else "minimum"}
+    else:
+        assert kinds <= ({"saddle", "undecided"} if lowest < 0.0 else {"minimum", "undecided"})

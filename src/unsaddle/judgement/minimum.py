@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.cost import Ledger
+from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Status
 from unsaddle.judgement.drop import NO_DIRECTION, drop_along
 from unsaddle.judgement.judge import Judgement, Kind, judge, sentence
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, hessian_error
-from unsaddle.judgement.second_look import ROUNDINGS, STAIRCASE, coarse_noise, is_staircase, repeats
+from unsaddle.judgement.second_look import (
+    ROUNDINGS,
+    STAIRCASE,
+    coarse_noise,
+    is_flatter_near_x,
+    is_staircase,
+    repeats,
+)
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.measure import batches
-from unsaddle.measure.noise import GradientNoise
+from unsaddle.measure.noise import LOW_PRECISION_RADIUS, LOW_PRECISION_SHIFT, GradientNoise
 from unsaddle.objective import Objective, point_of, with_its_ranks
 from unsaddle.theory.quadratics import stationary_gradient
 
@@ -87,14 +95,18 @@ def is_minimum(
     found = answer(objective, x, question)
     ledger, generator = Ledger(), torch.Generator().manual_seed(seed + 1)
     norm, error, variance = found.gradient_norm, 0.0, 0.0
-    coarse: GradientNoise | None = None  # Only float32 may hide half precision.
+    coarse: GradientNoise | None = None
+    earlier = Cost()
     if math.isfinite(found.noise):
         if sampled:
             seen = batches.gradient(objective, x, samples=size, generator=generator, ledger=ledger)
             norm, error, variance = seen.norm, seen.error(delta / 2.0), seen.variance
-        if x.dtype == torch.float32:
-            coarse = coarse_noise(objective, x, samples, generator, ledger)
+        coarse = coarse_noise(objective, x, samples, generator, ledger)
         error += ROUNDINGS * max(found.noise, 0.0 if coarse is None else coarse.noise)
+        if coarse is not None and is_flatter_near_x(found, coarse):
+            share = LOW_PRECISION_RADIUS if coarse.drowned else LOW_PRECISION_SHIFT
+            earlier = found.cost
+            found = answer(objective, x, replace(question, smallest_radius=share * vectors.norm(x)))
     if eps is None:
         eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
     hessian = NOTHING_SAMPLED
@@ -136,7 +148,7 @@ def is_minimum(
         gradient_variance=variance,
         hessian=hessian,
         drop=drop,
-        cost=found.cost + ledger.cost,
+        cost=earlier + found.cost + ledger.cost,
     )
 
 

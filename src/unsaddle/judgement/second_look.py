@@ -52,6 +52,14 @@ def coarse_noise(
     return coarse if math.isfinite(coarse.noise + coarse.curvature) else None
 
 
+def is_flatter_near_x(found: Curvature, coarse: GradientNoise) -> bool:
+    """Whether the Hessian is much larger at a thousandth of ‖x‖ than the search saw next to x.
+
+    A function that computes in a lower precision than that of x is a staircase, and flat on each of its steps.
+    """
+    return coarse.curvature > COARSE * found.smoothness
+
+
 def is_staircase(
     f: SampledFunction,
     x: Tensor,
@@ -77,7 +85,7 @@ def is_staircase(
         suspicious = noise.is_low_precision(above, HALF_PRECISION) or coarse.noise > ROUGH * usual
         below = f.grad(torch.sub(x, found.direction, alpha=far))
         return suspicious and not vectors.dots((found.direction, above.sub_(below)))[0] < 0.0
-    if coarse.curvature > COARSE * found.smoothness:
+    if coarse.curvature > COARSE * found.smoothness:  # Still so, from farther out.
         return True
     if kind is Kind.MINIMUM:
         return False
