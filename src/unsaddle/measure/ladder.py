@@ -30,8 +30,8 @@ class Plateau:
     value: float
     """c extrapolated to r = 0, (4c(r) − c(2r))/3: exact for c = a + bt²."""
     error: float
-    """|c(2r) − c(r)| + |c(4r) − c(2r)|/2 + |e − e₂|, with e = `value` and e₂ that of 2r and 4r, and what was known of the
-    rounding at r."""
+    """|c(2r) − c(r)| + |c(4r) − c(2r)|/2 + |e − e₂|, with e = `value` and e₂ that of 2r and 4r, and what was known of
+    the rounding at r."""
     radius: float
     smooth: bool
     """Whether the differences shrink towards r as those of a smooth function do, or are a hundredth of the number."""
