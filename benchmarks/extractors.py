@@ -38,7 +38,6 @@ def _neon_plus(f_hat: DisplacedFunction, num_steps: int, generator: torch.Genera
         target=math.inf,
         trust_radius=math.inf,
         momentum=0.9,
-        gamma=math.inf,
     )
     return neon_plus(f_hat, settings, generator)
 

@@ -215,3 +215,30 @@ def test_settings_of_another_extractor_are_refused():
         negative_curvature(SADDLE, ORIGIN, settings=NeonSettings(**CHOSEN))
     with pytest.raises(TypeError, match="must be 'practical', 'theory' or a NeonSettings, got dict"):
         negative_curvature(SADDLE, ORIGIN, extractor="neon", settings=CHOSEN)
+
+
+@pytest.mark.parametrize(("extractor", "kind"), [("neon", NeonSettings), ("neon+", NeonPlusSettings)])
+@pytest.mark.parametrize("radius", [1e-6, 1e-5, 1e-4, 1e-3])
+def test_noise_shorter_than_the_spacing_of_x_is_named_and_misleads_nobody(extractor, kind, radius):
+    """In float32 numbers near 100 are 8e-6 apart. There is a curvature of −1."""
+    curvatures, x = torch.tensor([-1.0, 1.0, 1.0, 1.0, 1.0]), torch.full((5,), 100.0)
+    f = Function(lambda x: 0.5 * (curvatures * (x - 100.0) ** 2).sum())
+    own = {"step_size": 0.3, "num_steps": 60, "noise_radius": radius, "trust_radius": 1.0, "decrease": 1e-4}
+    settings = kind(**own) if kind is NeonSettings else kind(momentum=0.5, gamma=0.9, **own)
+    seen = {negative_curvature(f, x, extractor=extractor, settings=settings, seed=seed).status for seed in range(20)}
+    assert seen <= {Status.FOUND, Status.PRECISION_TOO_LOW}
+    assert (Status.FOUND in seen) == (radius >= 1e-5)
+
+
+def test_nothing_passed_is_not_called_a_proof_with_your_own_constants():
+    too_few = negative_curvature(SADDLE, ORIGIN, extractor="neon", settings=NeonSettings(**CHOSEN | {"num_steps": 1}))
+    assert too_few.status is Status.NOTHING_FOUND
+    assert math.isnan(too_few.delta)
+    assert "follows from them alone" in str(too_few)
+    assert "probability" not in str(too_few)
+
+
+def test_two_gammas_are_refused():
+    settings = NeonPlusSettings(momentum=0.6, gamma=1.5, **CHOSEN)
+    with pytest.raises(ValueError, match=r"gamma must be that of the settings, 1.5, got 5.0; leave one of them out"):
+        negative_curvature(SADDLE, ORIGIN, extractor="neon+", settings=settings, gamma=5.0)

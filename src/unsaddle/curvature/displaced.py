@@ -97,6 +97,7 @@ def above_tangent(
     product: float | None,
     change: float,
     gradient_rounding: float,
+    point_rounding: float = 0.0,
     dtype: torch.dtype,
 ) -> Tangent:
     """f(b) − f(a) − ∇f(a)ᵀ(b − a), of value = f(b), start = f(a) and slope = ∇f(a)ᵀ(b − a).
@@ -105,12 +106,13 @@ def above_tangent(
 
     The definition cancels to noise if the distance is small, in float32 nearly always. The trapezoidal rule, half of
     product = (∇f(b) − ∇f(a))ᵀ(b − a), does not cancel. It is off by at most a twelfth of change = L2‖b − a‖³. The
-    definition is used if its rounding, estimated from the size of its terms, is below one percent, and if the rule does
-    not contradict it: a function with intermediate results larger than its value loses more digits than its value
-    shows. Without a rule (None), the definition has to do.
+    definition is used if its rounding, estimated from the size of its terms and from what rounding of the points does
+    to f (`point_rounding`), is below one percent, and if the rule does not contradict it: a function with intermediate
+    results larger than its value loses more digits than its value shows. Without a rule (None), the definition has to
+    do.
     """
     by_values = value - start - slope
-    rounding = VALUE_ROUNDING * torch.finfo(dtype).eps * (abs(value) + abs(start) + abs(slope))
+    rounding = VALUE_ROUNDING * torch.finfo(dtype).eps * (abs(value) + abs(start) + abs(slope)) + point_rounding
     if product is None:
         return Tangent(by_values, rounding)
     by_gradients = product / 2.0

@@ -77,6 +77,8 @@ def negative_curvature(
     ('FOUND', True)
     """
     own = None if isinstance(settings, str) else settings
+    if own is not None and gamma is not None and getattr(own, "gamma", None) not in (None, gamma):
+        raise ValueError(f"gamma must be that of the settings, {own.gamma}, got {gamma}; leave one of them out")
     question = Question(
         gamma=getattr(own, "gamma", None) if gamma is None else gamma,
         extractor=extractor,
@@ -226,7 +228,7 @@ def _result(search: Search, name: str, status: Status, scale: Scale = UNKNOWN, *
     return Curvature(
         status=status,
         cost=search.cost,
-        delta=search.delta,
+        delta=search.delta if search.question.own_settings is None else math.nan,
         extractor=name,
         gamma=math.nan if math.isnan(scale.gamma) else search.question.gamma_at(scale.smoothness),
         sought=scale.gamma,

@@ -211,8 +211,16 @@ class _Seen:
             product=product,
             change=change,
             gradient_rounding=self.noise * math.sqrt(squared_distance),
+            point_rounding=self._point_rounding,
             dtype=self.f_hat.x.dtype,
         )
+
+    @property
+    def _point_rounding(self) -> float:
+        """How much rounding x + u changes f there."""
+        f_hat = self.f_hat
+        off = torch.finfo(f_hat.x.dtype).eps * (f_hat.x_norm + self.distance)
+        return off * (f_hat.grad_norm + self.smoothness * self.distance)
 
     def offer(self, u: Tensor, uu: float, f_hat_u: Tangent) -> None:
         """Keeps u if it lies within U and f̂(u) is the smallest so far."""
@@ -229,4 +237,8 @@ class _Seen:
             return self.trail.end(Status.PRECISION_TOO_LOW)
         if self.steepest * step_size > self.longest_step:
             return self.trail.end(Status.SMOOTHNESS_EXCEEDED)
+        spacing = torch.finfo(u.dtype).eps * self.f_hat.x_norm
+        hidden = self.steepest == -math.inf if self.smoothness > 0.0 else vectors.norm(u) <= spacing
+        if hidden:  # All iterates were shorter than rounding.
+            return self.trail.end(Status.PRECISION_TOO_LOW)
         return self.trail.end(Status.NOTHING_FOUND, exhausted=True, deciding=(u,))

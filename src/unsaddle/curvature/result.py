@@ -56,6 +56,13 @@ class Status(Enum):
     )
 
 
+GIVEN_SETTINGS = (
+    "no iterate passed the test with the settings given: which curvature that excludes, and how surely, follows from "
+    "them alone; leave them out to have it decided"
+)
+"""What `NOTHING_FOUND` means with constants of the caller's own."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """The direction that an extractor suspects, before it is measured."""
@@ -117,7 +124,7 @@ class Curvature:
     sought: float
     """The curvature looked for on the sample: γ, less a margin for the difference between F_S and F, if any."""
     delta: float
-    """The probability that the random start hid a curvature below -gamma."""
+    """The probability that the random start hid a curvature below -gamma; nan with settings of the caller's own."""
     extractor: str
     smoothness: float
     """L1 as given, or the largest |eigenvalue| seen."""
@@ -153,4 +160,7 @@ class Curvature:
         spent = f"{c.gradients} gradients" + (f", {c.hessian_products} Hessian products" if c.hessian_products else "")
         if self.measurements:
             measured = f" Curvature {self.measurements[-1].curvature:.4g} ± {self.measurements[-1].error:.1g}."
-        return f"{self.extractor}: {self.status.value}.{measured} Sought: below {-self.gamma:.4g}. Spent: {spent}."
+        said, sought = self.status.value, f" Sought: below {-self.gamma:.4g}."
+        if math.isnan(self.delta) and self.status is Status.NOTHING_FOUND:
+            said, sought = GIVEN_SETTINGS, ""
+        return f"{self.extractor}: {said}.{measured}{sought} Spent: {spent}."

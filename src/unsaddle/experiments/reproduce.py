@@ -236,14 +236,13 @@ def _run(job: harness.Job, objective: Objective, x: Tensor, ledger: Ledger, tape
 
 
 def _neon_plus_settings(job: harness.Job) -> NeonPlusSettings:
-    """Settings that never run NCFind: γ = ∞, and nothing is below −∞."""
+    """Settings whose test never passes: nothing is below −∞. Without 𝓕 there is no NCFind."""
     return NeonPlusSettings(
         step_size=job["step_size"],
         num_steps=job["iterations"],
         noise_radius=job["noise_radius"],
         target=math.inf,
         momentum=job["momentum"],
-        gamma=math.inf,
     )
 
 
