@@ -20,6 +20,7 @@ from unsaddle.judgement.second_look import (
     ROUNDINGS,
     STAIRCASE,
     coarse_noise,
+    has_barrier,
     is_flatter_near_x,
     is_staircase,
     repeats,
@@ -32,6 +33,10 @@ from unsaddle.theory.quadratics import stationary_gradient
 
 START_DELTA = 1e-4
 """The largest part of δ that the random start may use. The steps grow only with log(1/δ), so a safe start is cheap."""
+
+BARRIER_LENGTHS = {torch.float64: 5, torch.float32: 2}
+"""Distances, each a quarter of the last, at which values are to bear out a saddle that was seen from far off. Nearer to x
+a function in the next lower precision is flat."""
 
 SAMPLE_MARGIN = 0.5
 """The share of γ that is kept for the difference between F_S and F, if F is sampled."""
@@ -120,7 +125,11 @@ def is_minimum(
     judgement = judge(found, **gradient, slack=hessian.slack, more_samples=advice)
     if coarse is not None and judgement.kind is not Kind.UNDECIDED:
         f = objective.sample(samples, generator, ledger=ledger)
-        if is_staircase(f, x, found, coarse, judgement.kind, norm - error - eps, generator):
+        misled = is_staircase(f, x, found, coarse, judgement.kind, norm - error - eps, generator)
+        lengths = BARRIER_LENGTHS[x.dtype] if earlier != Cost() else 0
+        if not misled and found.direction is not None and judgement.kind is Kind.SADDLE:
+            misled = has_barrier(f, x, found.direction, found.measurements[0].radius, lengths)
+        if misled:
             judgement = Judgement(Kind.UNDECIDED, STAIRCASE)
     rough = found.status in (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
     if judgement.kind is Kind.UNDECIDED and rough and not repeats(objective, x, found, samples, generator, ledger):

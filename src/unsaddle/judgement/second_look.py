@@ -29,6 +29,9 @@ ROUGH, HALF_PRECISION = 100.0, 0.5
 """A saddle must be one farther out, too, if the noise at a thousandth of ‖x‖ is ROUGH times that next to x, or if more
 than the share HALF_PRECISION of a gradient's entries has the trailing zeros of half precision."""
 
+VALUE_ROUNDING = 16.0
+"""Rounding of a value in units of precision·size."""
+
 STAIRCASE = (
     "Gradients farther from x contradict those at the resolution: they are computed in less than float32, or there is "
     "structure of that width. Switch autocast off, or use float64."
@@ -58,6 +61,20 @@ def is_flatter_near_x(found: Curvature, coarse: GradientNoise) -> bool:
     A function that computes in a lower precision than that of x is a staircase, and flat on each of its steps.
     """
     return coarse.curvature > COARSE * found.smoothness
+
+
+def has_barrier(f: SampledFunction, x: Tensor, v: Tensor, radius: float, lengths: int) -> bool:
+    """Whether f(x + sv) + f(x − sv) > 2f(x), beyond rounding, at a distance s up to the radius: no saddle along v then.
+
+    Gradients from the radius on cannot tell a staircase from structure that is narrower. Values within it can.
+    """
+    here = float(f.value(x))
+    for k in range(lengths):
+        above, below = (float(f.value(torch.add(x, v, alpha=sign * radius / 4.0**k))) for sign in (1.0, -1.0))
+        rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * (abs(here) + abs(above) + abs(below))
+        if above + below - 2.0 * here > rounding:
+            return True
+    return False
 
 
 def is_staircase(
