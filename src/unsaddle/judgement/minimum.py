@@ -35,8 +35,8 @@ START_DELTA = 1e-4
 """The largest part of δ that the random start may use. The steps grow only with log(1/δ), so a safe start is cheap."""
 
 BARRIER_LENGTHS = {torch.float64: 5, torch.float32: 2}
-"""Distances, each a quarter of the last, at which values are to bear out a saddle that was seen from far off. Nearer to x
-a function in the next lower precision is flat."""
+"""Distances, each a quarter of the last, at which values are to bear out a saddle that was seen from far off. Nearer to
+x, a function in the next lower precision is flat."""
 
 SAMPLE_MARGIN = 0.5
 """The share of γ that is kept for the difference between F_S and F, if F is sampled."""
