@@ -102,8 +102,6 @@ def is_staircase(
         suspicious = noise.is_low_precision(above, HALF_PRECISION) or coarse.noise > ROUGH * usual
         below = f.grad(torch.sub(x, found.direction, alpha=far))
         return suspicious and not vectors.dots((found.direction, above.sub_(below)))[0] < 0.0
-    if coarse.curvature > COARSE * found.smoothness:  # Still so, from farther out.
-        return True
     if kind is Kind.MINIMUM:
         return False
     beyond = gradient_noise(f.grad, x, vectors.norm(x), f.grad(x).clone(), generator, noise.LOW_PRECISION_RADIUS)

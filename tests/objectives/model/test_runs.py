@@ -310,11 +310,13 @@ def test_the_same_holds_for_a_model_that_inductor_compiled():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_where_autocast_hides_the_curvature_nothing_is_claimed(dtype):
+def test_under_autocast_the_curvature_is_seen_from_farther_out(dtype):
     case = made(lambda: autocast(classification(mlp()), dtype))
     before = Everything(case.model)
     F = ModelObjective(case.model, case.loss, [case.batch])
-    assert negative_curvature(F, F.point, gamma=1e-3).status.name == "PRECISION_TOO_LOW"
+    found = negative_curvature(F, F.point, gamma=1e-3)
+    assert found.status.name == "FOUND"
+    assert abs(found.curvature - reference(case, found.direction)) <= found.measurements[-1].error
     assert is_minimum(F).kind == "not stationary"  # A gradient is seen all the same.
     before.check()
 
