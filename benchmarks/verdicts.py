@@ -32,7 +32,7 @@ from benchmarks.verdict_cases import DTYPES, FAMILIES, ZOO_SEEDS, Case, zoo_poin
 from unsaddle import Verdict, is_minimum
 
 DELTA, SIGNIFICANT = 0.05, 1e-3
-REASONS = {"gradient may": "GRADIENT_UNSURE", "on the sample, but": "HESSIAN_UNSURE", "less than float32": "STAIRCASE"}
+REASONS = {"gradient may": "GRADIENT_UNSURE", "on the sample, but": "HESSIAN_UNSURE", "farther from x": "STAIRCASE"}
 """Of verdicts that are undecided after an extraction that was not."""
 OUTCOMES = ("right", "false minimum", "false saddle", "false not stationary", "undecided")
 

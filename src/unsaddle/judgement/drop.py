@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from unsaddle.cost import Ledger
+from unsaddle.curvature.displaced import VALUE_ROUNDING
 from unsaddle.escape.line_search import by_values
 from unsaddle.measure import batches, student
 from unsaddle.objective import Objective
-
-ROUNDING = 16.0
-"""Rounding of a value, in units of precision·size."""
 
 
 class Drop(NamedTuple):
@@ -58,7 +56,7 @@ def drop_along(
     """
     f = objective.sample(samples, generator, ledger=ledger)
     here = float(f.value(x))
-    rounding = ROUNDING * torch.finfo(x.dtype).eps * abs(here)
+    rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(here)
     shortest = math.sqrt(200.0 * rounding / abs(curvature)) if curvature != 0.0 else 0.0
     found = by_values(
         lambda s: float(f.value(torch.add(x, v, alpha=s))), here, first=max(shortest, 4.0 * radius), rounding=rounding

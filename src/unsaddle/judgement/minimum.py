@@ -109,8 +109,8 @@ def is_minimum(
             norm, error, variance = seen.norm, seen.error(delta / 2.0), seen.variance
         coarse = coarse_noise(objective, x, samples, generator, ledger)
         stairs = coarse is not None and is_flatter_near_x(found, coarse)
-        farther = coarse is not None and (stairs or x.dtype == torch.float32)
-        error += ROUNDINGS * max(found.noise, coarse.noise if coarse is not None and farther else 0.0)
+        coarse_counts = stairs or x.dtype == torch.float32  # In float64 it is mostly truncation.
+        error += ROUNDINGS * max(found.noise, coarse.noise if coarse is not None and coarse_counts else 0.0)
         if coarse is not None and stairs:
             share = LOW_PRECISION_RADIUS if coarse.drowned else LOW_PRECISION_SHIFT
             earlier = found.cost

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.cost import Ledger
+from unsaddle.curvature.displaced import VALUE_ROUNDING
 from unsaddle.curvature.result import Curvature
 from unsaddle.judgement.judge import Kind
 from unsaddle.measure import noise
@@ -29,23 +30,20 @@ ROUGH, HALF_PRECISION = 100.0, 0.5
 """A saddle must be one farther out, too, if the noise at a thousandth of ‖x‖ is ROUGH times that next to x, or if more
 than the share HALF_PRECISION of a gradient's entries has the trailing zeros of half precision."""
 
-VALUE_ROUNDING = 16.0
-"""Rounding of a value in units of precision·size."""
-
 STAIRCASE = (
-    "Gradients farther from x contradict those at the resolution: they are computed in less than float32, or there is "
-    "structure of that width. Switch autocast off, or use float64."
+    "Gradients farther from x contradict those at the resolution: they are computed in less than the precision of x, "
+    "or there is structure of that width. Compute in a higher precision: switch autocast off, or use float64 throughout."
 )
 
 
 def coarse_noise(
     objective: Objective, x: Tensor, samples: int | None, generator: torch.Generator, ledger: Ledger
 ) -> GradientNoise | None:
-    """The noise and the size of the Hessian at a distance that half precision resolves. Three gradients.
+    """The noise and the size of the Hessian at a distance that a lower precision resolves. Three gradients.
 
-    A function that computes in half precision behind a float32 interface is a staircase. Within a step its gradient
-    seems exact, and its Hessian is that of the terms left in float32, such as a weight decay. None if x = 0, near which
-    half precision resolves everything, or if the function is not finite at that distance.
+    A function that computes in a lower precision than that of x is a staircase. Within a step its gradient seems exact,
+    and its Hessian is that of the terms left in the precision of x, such as a weight decay. None if x = 0, near which
+    every precision resolves everything, or if the function is not finite at that distance.
     """
     x_norm = vectors.norm(x)
     if x_norm == 0.0:
