@@ -32,7 +32,7 @@ than the share HALF_PRECISION of a gradient's entries has the trailing zeros of 
 
 STAIRCASE = (
     "Gradients farther from x contradict those at the resolution: they are computed in less than the precision of x, "
-    "or there is structure of that width. Compute in a higher precision: switch autocast off, or use float64 throughout."
+    "or there is structure of that width. Switch autocast off, or compute in float64 throughout."
 )
 
 
