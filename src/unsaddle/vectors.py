@@ -37,8 +37,15 @@ def dots(*pairs: tuple[Tensor, Tensor]) -> list[float]:
 
 
 def norm(u: Tensor) -> float:
-    """Euclidean norm."""
-    return math.sqrt(dots((u, u))[0])
+    """Euclidean norm, also of vectors whose squares underflow or overflow."""
+    (squared,) = dots((u, u))
+    precision = torch.finfo(u.dtype)
+    if precision.tiny / precision.eps <= squared <= precision.max:
+        return math.sqrt(squared)
+    (size,) = total([[block.abs().sum(dtype=torch.float64)] for (block,) in blocks(u)])
+    if size == 0.0 or not math.isfinite(size):
+        return size
+    return size * math.sqrt(sum(total([[(block.double() / size).square().sum()] for (block,) in blocks(u)])))
 
 
 def blocks(first: Tensor, *others: Tensor | None) -> Iterator[tuple[Tensor, ...]]:

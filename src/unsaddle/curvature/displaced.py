@@ -25,8 +25,7 @@ class DisplacedFunction:
         self.f, self.x = f, x
         value, grad = f.value_and_grad(x)
         self.value0, self.grad0 = float(value), grad.clone()  # f may reuse the memory of its gradient.
-        gg, xx = vectors.dots((self.grad0, self.grad0), (x, x))
-        self.grad_norm, self.x_norm = math.sqrt(gg), math.sqrt(xx)
+        self.grad_norm, self.x_norm = vectors.norm(self.grad0), vectors.norm(x)
 
     @property
     def is_finite(self) -> bool:

@@ -117,11 +117,20 @@ def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Ar
     products = np.array(taken.tolist())
     numbers = torch.cat([left, torch.dot(w, w).reshape(1)])
     (*leftover, squared), solved = vectors.summed_and_said(numbers, projection.solved(products))
-    if not np.linalg.norm(leftover) <= LEFTOVER[w.dtype] * math.sqrt(squared):
+    length = _length(w, squared)
+    if not math.hypot(*leftover) <= LEFTOVER[w.dtype] * length:
         torch.addmv(w, basis.T, torch.tensor(leftover, dtype=w.dtype, device=w.device), alpha=-1.0, out=w)
         products = products + leftover
         (squared,), solved = vectors.summed_and_said(torch.dot(w, w).reshape(1), projection.solved(products))
-    return products, math.sqrt(squared), solved
+        length = _length(w, squared)
+    return products, length, solved
+
+
+def _length(w: Tensor, squared: float) -> float:
+    """‖w‖ from its square, or afresh if the square is too small or too large for the dtype: Hessians may be of any size."""
+    precision = torch.finfo(w.dtype)
+    usable = precision.tiny / precision.eps <= squared <= precision.max
+    return math.sqrt(squared) if usable else vectors.norm(w)
 
 
 def _columns(basis: Tensor) -> int:

@@ -88,7 +88,7 @@ class Projection:
             return math.inf
         below, above = max(1e-12 * largest, -float(self.values[0])), largest
         while above > 1.01 * below:
-            middle = math.sqrt(below * above)
+            middle = math.sqrt(below) * math.sqrt(above)  # The product may underflow.
             below, above = (below, middle) if self.log_missed(middle) <= allowed else (middle, above)
         return above
 
