@@ -53,6 +53,10 @@ class DisplacedFunction:
         out = self.f.add_grad_at_sum(torch.empty_like(v) if out is None else out, self.x, v, radius, afresh=True)
         return self.f.add_grad_at_sum(out, self.x, v, -radius, subtract=True).div_(2.0 * radius)
 
+    def renew(self, grad: Tensor) -> None:
+        """Takes another gradient at x, one that was computed after a move, as ∇f(x)."""
+        self.grad0, self.grad_norm = grad, vectors.norm(grad)
+
     def let_go(self) -> None:
         """Frees ∇f(x)."""
         self.grad0 = self.grad0.new_empty(0)

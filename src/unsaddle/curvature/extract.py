@@ -169,7 +169,9 @@ def run(search: Search, extractor: Extractor) -> tuple[Search, Candidate]:
 
 def confirm(search: Search, name: str, candidate: Candidate, scale: Scale) -> Curvature:
     """Measures the candidate again: no direction is returned unmeasured."""
-    evidence = {key: getattr(candidate, key) for key in ("lowest", "history", "deciding", "start")}
+    evidence = {
+        key: getattr(candidate, key) for key in ("lowest", "history", "deciding", "start", "upper", "survey", "jump")
+    }
     evidence["bound"] = _bound(search, candidate, scale)
     if not math.isnan(candidate.hessian_lipschitz):
         evidence["hessian_lipschitz"] = candidate.hessian_lipschitz

@@ -43,6 +43,8 @@ class Question:
     """Vectors that krylov may hold; None to choose by memory."""
     max_gradients: int | None = None
     """A bound on the gradients plus Hessian products of this call."""
+    survey_first: bool = False
+    """Survey the gradients around x before the search, not only if it finds nothing: for a verdict."""
     probe_radius: float | None = None
     """krylov first takes f to be quadratic within this distance, and does not measure the noise."""
     smallest_radius: float | None = None

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unsaddle.cost import Cost
 from unsaddle.measure.direction import Measurement, Scale
+from unsaddle.measure.survey import Survey
 
 
 class Status(Enum):
@@ -86,6 +87,12 @@ class Candidate:
     """The random start, if the first entry of the history is the curvature along it."""
     measured: Measurement | None = None
     """The curvature along the vector, if the extractor measured it itself."""
+    upper: float = math.inf
+    """If nothing was found: λ_min of F_S is at most this, by a measurement along the lowest direction; inf if none."""
+    survey: Survey | None = None
+    """What gradients around x told before the search, if the extractor looked."""
+    jump: float = 0.0
+    """If there is no answer: how far the gradient jumped where the search probed, at kinks or by noise."""
     history: tuple[tuple[int, float], ...] = ()
 
 
@@ -141,6 +148,12 @@ class Curvature:
     """The lowest quotient of the run: evidence, not a bound."""
     bound: float = math.inf
     """The smallest γ for which curvature below −γ is excluded in F_S, at confidence 1 − δ; inf if none is known."""
+    upper: float = math.inf
+    """If nothing was found: λ_min of F_S is at most this, by a measurement along the lowest direction; inf if none."""
+    survey: Survey | None = field(default=None, repr=False)
+    """What gradients around x told before the search, if the extractor looked."""
+    jump: float = 0.0
+    """If there is no answer: how far the gradient jumped where the search probed, at kinks or by noise."""
     measurements: tuple[Measurement, ...] = ()
     deciding: tuple[Tensor, ...] = field(default=(), repr=False)
     """If nothing was found: the directions on which this was checked, lowest first. If a candidate was not confirmed:

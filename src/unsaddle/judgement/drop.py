@@ -25,9 +25,14 @@ class Drop(NamedTuple):
     """Where the truth lies at the confidence stated. If nothing was sampled, the value twice."""
     length: float
     """s, with its sign."""
+    both_ways: bool = True
+    """Whether values are lower than F(x) along the opposite direction, too. At a kink they may not be."""
 
 
 NO_DIRECTION = Drop(math.nan, (math.nan, math.nan), math.nan)
+
+SHORTER = (1.0, 0.25, 0.0625, 0.015625)
+"""Shares of the best length at which the opposite direction is tried."""
 
 
 def drop_along(
@@ -63,9 +68,11 @@ def drop_along(
     )
     if found is None:
         return Drop(0.0, (0.0, 0.0), 0.0)
+    opposite = (float(f.value(torch.add(x, v, alpha=-share * found.length))) for share in SHORTER)
+    both = any(value < here - rounding for value in opposite)
     if samples is None or f.size == objective.num_samples:
         fall = here - found.value
-        return Drop(fall, (fall, fall), found.length)
+        return Drop(fall, (fall, fall), found.length, both)
     end = torch.add(x, v, alpha=found.length)
     functions = batches.batches(objective, samples, generator, ledger)
     falls = [float(g.value(x)) - float(g.value(end)) for g in functions]
@@ -73,4 +80,4 @@ def drop_along(
         return NO_DIRECTION
     fall, count = statistics.fmean(falls), len(falls)
     error = student.quantile(1.0 - delta / 2.0, count - 1) * statistics.stdev(falls) / math.sqrt(count)
-    return Drop(fall, (fall - error, fall + error), found.length)
+    return Drop(fall, (fall - error, fall + error), found.length, both)

@@ -7,6 +7,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from unsaddle.curvature.result import Curvature, Status
+from unsaddle.judgement.reasons import SENTENCES, reason_for
+
+FLAT = 1e-9
+"""A curvature below this share of the largest counts as zero: it is rounding."""
 
 
 class Kind(StrEnum):
@@ -36,6 +40,7 @@ def judge(
     eps: float = math.inf,
     slack: float = 0.0,
     more_samples: str = "draw more samples",
+    fall: float = math.nan,
 ) -> Judgement:
     """Decide what x is, from what is known about the gradient and the curvature there.
 
@@ -46,13 +51,14 @@ def judge(
         eps: gradients up to this norm count as zero. By default all do, for callers that have tested the gradient.
         slack: how far λ_min(F_S) may lie above λ_min(F), at the confidence stated; inf if unknown.
         more_samples: advice on how many samples would decide, in terms of the caller's arguments.
+        fall: how far F falls along the direction that was found, by values; nan if that was not measured.
     """
     if found.status in (Status.NOT_FINITE, Status.NOT_DETERMINISTIC):
-        return Judgement(Kind.UNDECIDED, sentence(found.status))
+        return Judgement(Kind.UNDECIDED, reason_for(found))
     if not math.isfinite(gradient_norm + gradient_error) or math.isnan(slack):
-        return Judgement(Kind.UNDECIDED, sentence(Status.NOT_FINITE))
+        return Judgement(Kind.UNDECIDED, SENTENCES[Status.NOT_FINITE])
     if gradient_norm - gradient_error > eps:
-        return Judgement(Kind.NOT_STATIONARY, _two_ways(found, gradient_norm))
+        return Judgement(Kind.NOT_STATIONARY, _two_ways(found, gradient_norm, fall))
     if found.status is Status.FOUND:
         at = found.measurements[-1]
         reason = f"The curvature along the direction is {at.curvature:.4g} ± {at.error:.2g}."
@@ -60,7 +66,7 @@ def judge(
             reason += " All of that interval is below -gamma."
         return Judgement(Kind.SADDLE, reason)
     if found.status is not Status.NOTHING_FOUND:
-        return Judgement(Kind.UNDECIDED, sentence(found.status))
+        return Judgement(Kind.UNDECIDED, reason_for(found))
     if gradient_norm + gradient_error > eps:
         reason = f"The gradient may or may not be small: it is known to {gradient_error:.2g} only. Draw more samples "
         return Judgement(Kind.UNDECIDED, reason + "where there are any, use a higher precision, or pass eps.")
@@ -70,20 +76,23 @@ def judge(
         return Judgement(Kind.UNDECIDED, reason)
     allowed = f", and the Hessian's sampling error of {slack:.2g} is allowed for" if slack else ""
     reason = f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}{allowed}."
+    known_to = max(abs(found.upper - found.lowest), FLAT * found.smoothness)
+    if abs(found.lowest) <= known_to < found.gamma / 2.0:
+        reason += f" Along one direction F is flat, to {known_to:.1g}: there, terms of higher order decide."
     return Judgement(Kind.MINIMUM, reason)
 
 
-def _two_ways(found: Curvature, gradient_norm: float) -> str:
+def _two_ways(found: Curvature, gradient_norm: float, fall: float) -> str:
     """What to do where the gradient is not small: it and negative curvature, if that was seen, promise a fall each."""
     if found.direction is None:
         return "The gradient is not small: follow it."
     at, promise = found.measurements[-1], gradient_norm**2 / (2.0 * found.smoothness)
+    better = "" if math.isnan(fall) else f", where F falls by {fall:.2g}: the {_larger(promise, fall)} way down"
     return (
         f"The gradient is not small: a step along it promises a fall of about {promise:.2g}. There is negative "
-        f"curvature too, {at.curvature:.4g} ± {at.error:.2g} along the direction."
+        f"curvature too, {at.curvature:.4g} ± {at.error:.2g} along the direction{better}."
     )
 
 
-def sentence(status: Status) -> str:
-    """A status as a sentence."""
-    return status.value[0].upper() + status.value[1:] + "."
+def _larger(promise: float, fall: float) -> str:
+    return "better" if fall > promise else "lesser"

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from unsaddle import checks, vectors
-from unsaddle.cost import Cost, Ledger
+from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.question import Question
-from unsaddle.curvature.result import Status
+from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, drop_along
-from unsaddle.judgement.judge import Judgement, Kind, judge, sentence
+from unsaddle.judgement.half_precision import STAIRCASE, averaged_gradient, contradicts
+from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, hessian_error
-from unsaddle.judgement.second_look import (
-    ROUNDINGS,
-    STAIRCASE,
-    coarse_noise,
-    has_barrier,
-    is_flatter_near_x,
-    is_staircase,
-    repeats,
-)
 from unsaddle.judgement.verdict import Verdict, assembled
+from unsaddle.judgement.watch import shown
 from unsaddle.measure import batches
-from unsaddle.measure.noise import LOW_PRECISION_RADIUS, LOW_PRECISION_SHIFT, GradientNoise
+from unsaddle.measure.noise import GRADIENT_ROUNDINGS
 from unsaddle.objective import Objective, point_of, with_its_ranks
 from unsaddle.theory.quadratics import stationary_gradient
 
 START_DELTA = 1e-4
 """The largest part of δ that the random start may use. The steps grow only with log(1/δ), so a safe start is cheap."""
-
-BARRIER_LENGTHS = {torch.float64: 5, torch.float32: 2}
-"""Distances, each a quarter of the last, at which values are to bear out a saddle that was seen from far off. Nearer to
-x, a function in the next lower precision is flat."""
 
 SAMPLE_MARGIN = 0.5
 """The share of γ that is kept for the difference between F_S and F, if F is sampled."""
@@ -53,6 +44,7 @@ def is_minimum(
     samples: int | None = None,
     max_gradients: int | None = None,
     seed: int = 0,
+    progress: bool = False,
 ) -> Verdict:
     """Decide whether x is a minimum of F, a saddle, or not stationary; or say what would decide it.
 
@@ -65,6 +57,7 @@ def is_minimum(
         samples: |S|. None means all samples, or 1024 of a stream.
         max_gradients: a bound on the gradients that search for a direction. The checks of the result need some more.
         seed: of the samples and the random start.
+        progress: show on a terminal how many gradients were taken. Needs rich, of the extra `progress`.
 
     Returns:
         - *saddle*: the curvature c along a direction was measured again, and its interval is below zero. If F was
@@ -89,6 +82,7 @@ def is_minimum(
         gamma=gamma,
         sample_margin=SAMPLE_MARGIN,
         seen_counts=True,
+        survey_first=True,
         samples=samples,
         delta=min(delta / 2.0, START_DELTA),
         max_gradients=max_gradients,
@@ -98,64 +92,44 @@ def is_minimum(
     samples, n = question.sample_size(objective), objective.num_samples
     sampled = n is None or (samples is not None and samples < n)
     size = samples or batches.BATCHES
-    found = answer(objective, x, question)
-    ledger, generator = Ledger(), torch.Generator().manual_seed(seed + 1)
-    norm, error, variance = found.gradient_norm, 0.0, 0.0
-    coarse: GradientNoise | None = None
-    earlier = Cost()
-    if math.isfinite(found.noise):
-        if sampled:
-            seen = batches.gradient(objective, x, samples=size, generator=generator, ledger=ledger)
-            norm, error, variance = seen.norm, seen.error(delta / 2.0), seen.variance
-        coarse = coarse_noise(objective, x, samples, generator, ledger)
-        stairs = coarse is not None and is_flatter_near_x(found, coarse)
-        coarse_counts = stairs or x.dtype == torch.float32  # In float64 it is mostly truncation.
-        error += ROUNDINGS * max(found.noise, coarse.noise if coarse is not None and coarse_counts else 0.0)
-        if coarse is not None and stairs:
-            share = LOW_PRECISION_RADIUS if coarse.drowned else LOW_PRECISION_SHIFT
-            earlier = found.cost
-            found = answer(objective, x, replace(question, smallest_radius=share * vectors.norm(x)))
-    drop = NO_DIRECTION
-    if found.direction is not None:
-        drop = drop_along(
-            objective,
-            x,
-            found.direction,
-            curvature=found.curvature,
-            radius=found.radius,
-            samples=samples,
-            delta=delta,
-            generator=generator,
-            ledger=ledger,
-        )
-        if found.curvature > -found.gamma and not drop.value > (norm + error) ** 2 / (2.0 * abs(found.curvature)):
-            # So soft a curvature may come from x being a little off a minimum: the gradient promises as much.
-            deciding, drop = (found.direction,), NO_DIRECTION
-            found = replace(found, status=Status.NOTHING_FOUND, direction=None, deciding=deciding, measurements=())
-    if eps is None:
-        eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
-    hessian = NOTHING_SAMPLED
-    if sampled and found.status is Status.NOTHING_FOUND:
-        hessian = hessian_error(objective, x, found, size, delta / 2.0, generator, ledger)
-    elif found.measurements and found.measurements[-1].fresh:
-        hessian = hessian._replace(deviation=found.measurements[-1].deviation)
-
-    gradient = {"gradient_norm": norm, "gradient_error": error, "eps": eps}
-    advice = _more_samples(hessian.slack, found.gamma - found.sought, samples, n)
-    judgement = judge(found, **gradient, slack=hessian.slack, more_samples=advice)
-    if coarse is not None and judgement.kind is not Kind.UNDECIDED:
+    with shown(objective, max_gradients) if progress else nullcontext(objective) as objective:
+        found = answer(objective, x, question)
+        ledger, generator = Ledger(), torch.Generator().manual_seed(seed + 1)
+        norm, error, variance = found.gradient_norm, 0.0, 0.0
+        if math.isfinite(found.noise):
+            if sampled:
+                seen = batches.gradient(objective, x, samples=size, generator=generator, ledger=ledger)
+                norm, error, variance = seen.norm, seen.error(delta / 2.0), seen.variance
+            error += GRADIENT_ROUNDINGS * _rounding(found, x)
+        drop = NO_DIRECTION
+        if found.direction is not None:
+            how: dict[str, Any] = {"samples": samples, "delta": delta, "generator": generator, "ledger": ledger}
+            how |= {"curvature": found.curvature, "radius": found.radius}
+            drop, v = drop_along(objective, x, found.direction, **how), found.direction
+            if drop.length < 0.0:  # The direction is to lead down.
+                found, drop = replace(found, direction=v.neg()), drop._replace(length=-drop.length)
+            if found.curvature > -found.gamma and not drop.value > (norm + error) ** 2 / (2.0 * abs(found.curvature)):
+                # So soft a curvature may come from x being a little off a minimum: the gradient promises as much.
+                deciding, drop = (v,), NO_DIRECTION
+                found = replace(found, status=Status.NOTHING_FOUND, direction=None, deciding=deciding, measurements=())
+        if eps is None:
+            eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
         f = objective.sample(samples, generator, ledger=ledger)
-        misled = is_flatter_near_x(found, coarse)  # Still so, from farther out.
-        if x.dtype == torch.float32:  # Half precision hides in it, and rounds at distances where other terms vary.
-            misled = misled or is_staircase(f, x, found, coarse, judgement.kind, norm - error - eps, generator)
-        lengths = BARRIER_LENGTHS[x.dtype] if earlier != Cost() else 0
-        if not misled and found.direction is not None and judgement.kind is Kind.SADDLE:
-            misled = has_barrier(f, x, found.direction, found.measurements[0].radius, lengths)
-        if misled:
+        rounds = found.survey is not None and found.survey.far_noise > 0.0 and x.dtype == torch.float32
+        if rounds and not sampled and norm - error <= eps < norm + error:
+            seen = averaged_gradient(f, x, generator)
+            norm, error = seen.norm, seen.error(delta / 2.0)
+        hessian = NOTHING_SAMPLED
+        if sampled and found.status is Status.NOTHING_FOUND:
+            hessian = hessian_error(objective, x, found, size, delta / 2.0, generator, ledger)
+        elif found.measurements and found.measurements[-1].fresh:
+            hessian = hessian._replace(deviation=found.measurements[-1].deviation)
+
+        gradient = {"gradient_norm": norm, "gradient_error": error, "eps": eps}
+        advice = _more_samples(hessian.slack, found.gamma - found.sought, samples, n)
+        judgement = judge(found, **gradient, slack=hessian.slack, more_samples=advice, fall=drop.value)
+        if contradicts(f, x, found, judgement.kind, norm - error - eps, generator):
             judgement = Judgement(Kind.UNDECIDED, STAIRCASE)
-    rough = found.status in (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
-    if judgement.kind is Kind.UNDECIDED and rough and not repeats(objective, x, found, samples, generator, ledger):
-        judgement = Judgement(Kind.UNDECIDED, sentence(Status.NOT_DETERMINISTIC))
     return assembled(
         objective,
         x,
@@ -166,8 +140,16 @@ def is_minimum(
         gradient_variance=variance,
         hessian=hessian,
         drop=drop if judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY) else NO_DIRECTION,
-        cost=earlier + found.cost + ledger.cost,
+        cost=found.cost + ledger.cost,
     )
+
+
+def _rounding(found: Curvature, x: Tensor) -> float:
+    """σ of the gradient at x. That of the far rung counts for float32, and for a lower precision inside; else it is
+    mostly truncation."""
+    around = found.survey
+    counts = around is not None and (x.dtype == torch.float32 or around.nearest > 0.0)
+    return max(found.noise, around.far_noise if around is not None and counts else 0.0)
 
 
 def _more_samples(slack: float, margin: float, samples: int | None, n: int | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from unsaddle.cost import Cost
-from unsaddle.curvature.result import Curvature
+from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, Drop
 from unsaddle.judgement.judge import Judgement, Kind
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError
@@ -36,11 +36,15 @@ class Verdict:
     """If there is a direction: where the curvature along it lies. Of a minimum: where λ_min lies. Else (nan, nan)."""
     direction: Tensor | None = field(repr=False)
     """A unit vector of measured negative curvature, of a saddle and, if one was seen, of a point that is not
-    stationary; else None."""
+    stationary; else None. F falls along it; see `both_ways`."""
     drop: float
     """How far F falls along the direction, by values; nan if there is none. On samples: on fresh ones."""
     drop_interval: tuple[float, float]
     """Where that lies, at the confidence stated."""
+    length: float
+    """The distance along the direction at which F is lower by `drop`; nan if there is no direction."""
+    both_ways: bool
+    """Whether F falls along the opposite direction, too. At a kink it may not."""
     bound: float
     """Curvature below −bound is excluded, at the confidence stated; inf if nothing is. More gradients lower it."""
     gamma: float
@@ -78,7 +82,10 @@ class Verdict:
         gradients, products = self.cost.gradients, self.cost.hessian_products
         work = [f"{gradients} gradients ({self.cost.samples} samples)"] if gradients or not products else []
         work += [f"{products} Hessian products"] if products else []
-        fall = f" F falls by {self.drop:.3g} along it." if math.isfinite(self.drop) else ""
+        fall = ""
+        if math.isfinite(self.drop):
+            ways = "" if self.both_ways or self.kind is not Kind.SADDLE else ", but not along its opposite"
+            fall = f" F falls by {self.drop:.3g} along it, at a distance of {self.length:.2g}{ways}."
         norm = f"The gradient norm is {self.gradient_norm:.3g}{error}{counts}."
         return f"{head} {self.reason}{fall} {norm} {sought} with {' and '.join(work)}."
 
@@ -110,13 +117,16 @@ def assembled(
     """Make the verdict from a judgement and its evidence."""
     kind, reason = judgement
     interval, curvature = (math.nan, math.nan), found.lowest
+    # Where gradients contradict each other, nothing is excluded.
+    spent = found.status is Status.BUDGET_SPENT
     told = found.direction if kind in (Kind.SADDLE, Kind.NOT_STATIONARY) else None
     if told is not None:
         at = found.measurements[-1]
         interval, curvature = (at.curvature - at.error, at.curvature + at.error), at.curvature
     elif kind is Kind.MINIMUM:
-        # The Ritz value is above λ_min up to the error of products, which the checks of "nothing" bound by sought/2.
-        interval = (-found.gamma, found.lowest + found.sought / 2.0 + hessian.slack)
+        # Without a measurement: a Ritz value is above λ_min up to the error of products, which the checks bound so.
+        upper = found.upper if math.isfinite(found.upper) else found.lowest + found.sought / 2.0
+        interval = (-min(found.gamma, found.bound + hessian.slack), upper + hessian.slack)
     return Verdict(
         kind=kind,
         gradient_norm=gradient_norm,
@@ -127,7 +137,9 @@ def assembled(
         direction=told,
         drop=drop.value,
         drop_interval=drop.interval,
-        bound=found.bound + hessian.slack,
+        length=drop.length,
+        both_ways=drop.both_ways,
+        bound=math.inf if kind is Kind.UNDECIDED and not spent else found.bound + hessian.slack,
         gamma=found.gamma,
         confidence=1.0 - delta,
         resolution=found.radius,

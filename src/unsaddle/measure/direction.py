@@ -27,6 +27,8 @@ class Scale:
     """Where to begin to measure a direction; None for r."""
     smallest_radius: float = 0.0
     """Nearer to x, rounding drowns every difference."""
+    largest_radius: float = math.inf
+    """A direction is not measured farther out than this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,8 @@ class Measurement:
     """Whether the samples are independent of the direction."""
     hessian_lipschitz: float = math.nan
     """A lower bound on L2, seen along the direction; nan on fresh samples."""
+    jump: float = 0.0
+    """How far the gradient along the direction jumps next to x, as far as the radii tell."""
     deviation: float = math.nan
     """On fresh samples: the standard deviation of one sample's curvature along the direction."""
 
@@ -107,10 +111,10 @@ def hessian_lipschitz(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -
     return opposite_probes(f, x, v, radius, f.grad(x).clone()).hessian_lipschitz
 
 
-SAME_SAMPLE_GRADIENTS = 6
-"""The gradients of `on_same_sample` where the first radii agree: two at each of three."""
+CLAIM_GRADIENTS, SAME_SAMPLE_GRADIENTS = 2, 6
+"""The gradients of `on_same_sample` where a claim agrees; and without one, where the first radii agree."""
 
-MOST_GRADIENTS = SAME_SAMPLE_GRADIENTS + 4 * ladder.MOVES
+MOST_GRADIENTS = CLAIM_GRADIENTS + SAME_SAMPLE_GRADIENTS + 4 * ladder.MOVES
 """The most gradients of `on_same_sample`."""
 
 HALF_ROUNDING = 2.0**-7
@@ -121,19 +125,27 @@ ROUNDINGS = 3.0
 """The rounding of a gradient along one direction is taken to be at most this many times σ/√d."""
 
 
-def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale, grad0: Tensor | None = None) -> Measurement:
-    """The curvature along v and its error, from three or more radii, on the F_S that v was found on.
+CLAIMED, AGREES = 3.0, 0.1
+"""A measurement at one radius stands if it agrees with what the search claims from a nearer one: CLAIMED times their
+difference is the error, and has to be at most this share of the curvature. A kink, a + J/t, would leave 1.1 times the
+difference, and truncation by t² 1.4 times."""
 
-        c(t) = vᵀ(∇f(x+tv) − ∇f(x−tv))/(2t),  t = r, 2r, 4r, at the r where they disagree least (`ladder.plateau`)
 
-    The error is what the radii disagree by. Rounding adds to it: a gradient is off by σ, which is spread over all
-    coordinates, so that the part along v is about σ/√d. In half precision 2⁻⁷ of the curvature is added. The
-    measurement is not consistent if the differences do not shrink as those of a smooth function do, or if the error is
-    more than half of the curvature.
+def on_same_sample(
+    f: SampledFunction, x: Tensor, v: Tensor, scale: Scale, grad0: Tensor | None = None, claimed: float | None = None
+) -> Measurement:
+    """The curvature along v and its error, from two or more radii, on the F_S that v was found on.
 
-    Cost: six gradients; up to 18 where the first radii disagree.
+        c(t) = vᵀ(∇f(x+tv) − ∇f(x−tv))/(2t)
+
+    Products at r may claim a curvature already. If c(ρr) agrees with it, it stands. Else c is taken at r, ρr and ρ²r,
+    for the r where they disagree least (`ladder.plateau`). The error is what the radii disagree by. Rounding adds to
+    it: a gradient is off by σ, which is spread over all coordinates, so that the part along v is about σ/√d. In half
+    precision 2⁻⁷ of the curvature is added. The measurement is not consistent if the differences do not shrink as those
+    of a smooth function do, or if the error is more than half of the curvature.
+
+    Cost: two gradients where a claim agrees, six more where it does not; up to 20 where the first radii disagree.
     """
-    r = scale.radius if scale.measuring_radius is None else scale.measuring_radius
     seen: dict[float, OppositeProbes] = {}
 
     def at(radius: float) -> float:
@@ -141,10 +153,25 @@ def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale, grad0
         return seen[radius].curvature
 
     along = ROUNDINGS * scale.noise / math.sqrt(vectors.dimension(x))
-    found = ladder.plateau(at, r, rounding=along / r, smallest=scale.smallest_radius)
-    near, far = seen[found.radius], seen[4.0 * found.radius]
+    sums = 8.0 * torch.finfo(x.dtype).eps  # The rounding of a sum over coordinates.
+    if claimed is not None:
+        r = ladder.RATIO * scale.radius
+        value = at(r)
+        error = CLAIMED * abs(value - claimed) + along / r + sums * max(scale.smoothness, abs(value))
+        if error <= AGREES * abs(value) and not seen[r].low_precision:
+            return Measurement(
+                curvature=value,
+                error=error,
+                radius=r,
+                samples=f.size,
+                fresh=False,
+                hessian_lipschitz=seen[r].hessian_lipschitz,
+            )
+    r = scale.radius if scale.measuring_radius is None else scale.measuring_radius
+    found = ladder.plateau(at, r, rounding=along / r, within=(scale.smallest_radius, scale.largest_radius))
+    near, far = seen[found.radius], max(seen.items())[1]
     error = found.error + (HALF_ROUNDING * abs(found.value) if near.low_precision else 0.0)
-    error += 8.0 * torch.finfo(x.dtype).eps * max(scale.smoothness, abs(found.value))  # of the sum over coordinates
+    error += sums * max(scale.smoothness, abs(found.value))
     return Measurement(
         curvature=found.value,
         error=error,
@@ -153,4 +180,5 @@ def on_same_sample(f: SampledFunction, x: Tensor, v: Tensor, scale: Scale, grad0
         samples=f.size,
         fresh=False,
         hessian_lipschitz=far.hessian_lipschitz,
+        jump=found.jump,
     )

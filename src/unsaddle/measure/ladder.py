@@ -18,26 +18,36 @@ STEADY = 0.1
 CHOSEN = 2.0
 """The error is doubled where the ladder was moved: of several threes, one may agree by accident."""
 
+RATIO = 1.9
+"""A rung is so much farther than the last. No power of two: at x = 0 rounding would be the same on all of them."""
+
 SHRINKAGE = 0.6
-"""The largest |c(2r) − c(r)|/|c(4r) − c(2r)| of a smooth function. For a term t^p the ratio is 2^{-p}, so p ≥ 0.74 is
+"""The largest |c(ρr) − c(r)|/|c(ρ²r) − c(ρr)| of a smooth function. For a term t^p the ratio is ρ^{-p}, so p ≥ 0.8 is
 admitted, and the error covers the truth. It would not cover t^{0.4}, with 0.75. A kink has 2."""
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """c at the three neighbouring rungs r, 2r and 4r that disagree least."""
+    """c at the three neighbouring rungs r, ρr and ρ²r that disagree least; ρ is `RATIO`."""
 
     value: float
-    """c extrapolated to r = 0, (4c(r) − c(2r))/3: exact for c = a + bt²."""
+    """c extrapolated to r = 0, (ρ²c(r) − c(ρr))/(ρ² − 1): exact for c = a + bt²."""
     error: float
-    """|c(2r) − c(r)| + |c(4r) − c(2r)|/2 + |e − e₂|, with e = `value` and e₂ that of 2r and 4r, and what was known of
-    the rounding at r."""
+    """|c(ρr) − c(r)| + |c(ρ²r) − c(ρr)|/2 + |e − e₂|, with e = `value` and e₂ that of the outer two, and what was known
+    of the rounding at r."""
     radius: float
+    """r."""
+    farthest: float
+    """ρ²r."""
+    jump: float
+    """(|c(r)| − |c(ρr)|)·ρr/(ρ − 1), or 0: for c = J/t, a jump of a gradient or its noise, this is |J|."""
     smooth: bool
     """Whether the differences shrink towards r as those of a smooth function do, or are a hundredth of the number."""
 
 
-def plateau(at: Callable[[float], float], first: float, *, rounding: float = 0.0, smallest: float = 0.0) -> Plateau:
+def plateau(
+    at: Callable[[float], float], first: float, *, rounding: float = 0.0, within: tuple[float, float] = (0.0, math.inf)
+) -> Plateau:
     """Climb to the radii at which c = `at` is steady, from r = `first`. Three evaluations where it is steady there.
 
     If the differences between rungs grow with the radius, truncation rules, or a kink, and the ladder moves inwards.
@@ -47,35 +57,44 @@ def plateau(at: Callable[[float], float], first: float, *, rounding: float = 0.0
         at: t ↦ c(t).
         first: r.
         rounding: the error of c(r) by rounding, as far as it is known. It falls as 1/t.
-        smallest: no radius below this.
+        within: the ladder is not moved to radii out of these limits.
 
-    >>> plateau(lambda t: -1.0 + t**2, first=1e-3).value
+    >>> round(plateau(lambda t: -1.0 + t**2, first=1e-3).value, 9)
     -1.0
     >>> found = plateau(lambda t: -1.0 + 100.0 * t**2, first=1.0)     # too far: it moves inwards
-    >>> found.radius, round(found.value, 6), found.smooth
-    (0.015625, -1.0, True)
+    >>> round(found.radius, 3), round(found.value, 6), found.smooth
+    (0.021, -1.0, True)
     """
     rungs: dict[int, float] = {}
 
     def c(k: int) -> float:
         if k not in rungs:
-            rungs[k] = at(first * 2.0**k)
+            rungs[k] = at(first * RATIO**k)
         return rungs[k]
 
     k, tried = 0, dict[int, Plateau]()
     for _ in range(MOVES + 1):
         near, middle, far = c(k), c(k + 1), c(k + 2)
-        floor = rounding / 2.0**k
-        value, next_value = (4.0 * near - middle) / 3.0, (4.0 * middle - far) / 3.0
+        r = first * RATIO**k
+        floor = rounding * first / r
+        value, next_value = _extrapolated(near, middle), _extrapolated(middle, far)
         inner, outer = abs(middle - near), abs(far - middle)
         error = (inner + outer / 2.0 + abs(value - next_value)) * (1.0 if not tried else CHOSEN) + floor
         agrees = inner + outer <= 1e-2 * abs(value)
-        tried[k] = Plateau(value, error, first * 2.0**k, agrees or inner <= SHRINKAGE * outer + floor)
+        jump = max(0.0, abs(near) - abs(middle)) * RATIO * r / (RATIO - 1.0)
+        smooth = agrees or inner <= SHRINKAGE * outer + floor
+        tried[k] = Plateau(value, error, r, r * RATIO**2, jump, smooth)
         steady = error <= STEADY * abs(value) and tried[k].smooth
         k += -2 if inner <= outer else 2
-        if steady or k in tried or first * 2.0**k < smallest or not math.isfinite(error):
+        inside = within[0] <= first * RATIO**k and first * RATIO ** (k + 2) <= within[1]
+        if steady or k in tried or not inside or not math.isfinite(error):
             break
     clear = [found for found in tried.values() if found.smooth and found.error < 0.5 * abs(found.value)]
     if clear:
         return min(clear, key=lambda found: found.error / abs(found.value))
     return min(tried.values(), key=lambda found: found.error)
+
+
+def _extrapolated(near: float, far: float) -> float:
+    """c at t = 0, for c = a + bt², from two neighbouring rungs."""
+    return (RATIO**2 * near - far) / (RATIO**2 - 1.0)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
+from unsaddle.objective import SampledFunction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,8 @@ class GradientNoise:
     """‖Hs‖ for a random unit s, roughly: a size of the Hessian."""
     drowned: bool
     """Whether the noise hides the Hessian at that distance."""
+    radius: float
+    """The distance of the two points from x."""
 
 
 NOISE_SHIFT = 100.0
@@ -52,6 +55,12 @@ def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
     return rounded > share * nonzeros
 
 
+def noise_radius(x: Tensor, x_norm: float, grad0: Tensor) -> float:
+    """The distance from x at which the noise of gradients is measured; farther for half precision, which is coarse."""
+    shift = LOW_PRECISION_SHIFT if is_low_precision(grad0) else NOISE_SHIFT * torch.finfo(x.dtype).eps
+    return shift * (x_norm if x_norm > 0.0 else 1.0)
+
+
 def gradient_noise(
     grad: Callable[[Tensor], Tensor],
     x: Tensor,
@@ -63,17 +72,38 @@ def gradient_noise(
     """σ = ‖∇f(x+ts) − 2∇f(x) + ∇f(x−ts)‖/√6 for a random unit s and t of a hundred roundings. Two gradients.
 
     The three gradients have independent errors of norm σ, with weights 1, −2, 1, and the linear part cancels. A first
-    difference would contain the Hessian. A repeated gradient would repeat its error. Half precision does not resolve so
-    small a shift and gets a larger one. `shift`, as a share of ‖x‖, overrides both.
+    difference would contain the Hessian. A repeated gradient would repeat its error. `shift`, as a share of ‖x‖,
+    replaces that of `noise_radius`.
     """
-    if shift is None:
-        shift = LOW_PRECISION_SHIFT if is_low_precision(grad0) else NOISE_SHIFT * torch.finfo(x.dtype).eps
-    t = shift * (x_norm if x_norm > 0.0 else 1.0)
+    t = noise_radius(x, x_norm, grad0) if shift is None else shift * (x_norm if x_norm > 0.0 else 1.0)
     s = vectors.random_direction(x, generator).mul_(t)
     above, below = grad(x + s).clone(), grad(x - s)
     first = vectors.norm(above - below)
     second = vectors.norm(above.add_(below).sub_(grad0, alpha=2.0))
-    return GradientNoise(noise=second / math.sqrt(6.0), curvature=first / (2.0 * t), drowned=first < 2.0 * second)
+    return GradientNoise(
+        noise=second / math.sqrt(6.0), curvature=first / (2.0 * t), drowned=first < 2.0 * second, radius=t
+    )
+
+
+GRADIENT_ROUNDINGS = 3.0
+"""The rounding of ∇F(x) is taken to be at most this many σ, as σ is an estimate from two points."""
+
+CONVERGES = 0.7
+"""If the third gradient at a point is this much nearer to the second than that was to the first, a solver inside
+converges. Two independent errors come so near with a small probability, in few dimensions."""
+
+
+def repeats(f: SampledFunction, x: Tensor, radius: float, noise: float, generator: torch.Generator) -> bool:
+    """Whether f gives the same gradient twice next to x, up to a noise of gradients. Two gradients, or three.
+
+    The point is next to x: at x itself the noise of dropout can vanish. An iterative solver that goes on from where it
+    was comes nearer to its limit each time, and counts as deterministic.
+    """
+    y = vectors.random_direction(x, generator).mul_(radius).add_(x)
+    once = f.grad(y).clone()
+    twice = f.grad(y).clone()
+    first = vectors.norm(twice - once)
+    return first <= noise or vectors.norm(f.grad(y) - twice) <= CONVERGES * first
 
 
 def relative_error(*, noise: float, grad_norm: float, smoothness: float, x_norm: float) -> float:

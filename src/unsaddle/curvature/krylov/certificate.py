@@ -62,6 +62,10 @@ class KrylovSettings:
         """r with √2σ/r = share·γ; 0 if γ is not known yet."""
         return math.sqrt(2.0) * self.noise / (self.noise_share * gamma) if gamma > 0.0 else 0.0
 
+    def allows(self, gamma: float, radius: float) -> bool:
+        """Whether a search at this radius is as good as one with these settings."""
+        return not self.central and self.wanted_radius(gamma) <= radius and self.smallest_radius <= radius
+
     def radius(self, gamma: float) -> float:
         """The wanted radius, brought between the smallest and the largest."""
         return min(max(self.wanted_radius(gamma), self.smallest_radius), self.largest_radius)
@@ -75,6 +79,11 @@ class KrylovCandidate(Candidate):
     """γ as given or relative to L1; L1, the largest |eigenvalue| seen; σ; r, the radius of the last probe."""
     asymmetry: float = 0.0
     """The largest difference between two entries of QᵀHQ that should be equal: an observed error of the products."""
+
+    def with_jump(self) -> KrylovCandidate:
+        """The candidate, with how far the gradient jumped where the search probed: at kinks, or by noise."""
+        seen = self.asymmetry * self.scale.radius if self.measured is None else self.measured.jump
+        return replace(self, jump=max(self.jump, seen))
 
 
 def krylov(
@@ -134,7 +143,8 @@ def krylov(
     def bound() -> float:
         if seen.size == 0 or not math.isfinite(float(seen.values[0])):
             return math.inf
-        error = seen.size * seen.asymmetry  # of the projected matrix, in norm, at most
+        # Of the projected matrix, in norm, at most; and of a product, where few entries cannot show it.
+        error = seen.size * seen.asymmetry + math.sqrt(2.0) * settings.noise / radius
         if process.exhausted:
             return max(0.0, error - float(seen.values[0]))
         return seen.excluded(allowed, 2.0 * largest()) + error
@@ -186,4 +196,5 @@ def _scale(settings: KrylovSettings, gamma: float, largest: float, radius: float
         radius=radius,
         measuring_radius=replace(settings, noise_share=MEASURING_NOISE_SHARE).radius(gamma),
         smallest_radius=settings.smallest_radius / 16.0,
+        largest_radius=settings.largest_radius,
     )

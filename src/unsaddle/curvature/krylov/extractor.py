@@ -18,6 +18,7 @@ from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import noise
 from unsaddle.measure.direction import on_same_sample, opposite_probes, symmetric_difference
+from unsaddle.measure.survey import Survey, survey
 
 STEPS, QUICK_STEPS = 2000, 200
 """The most steps of a careful and of a quick search. A quick search that needs more gives way to a careful one."""
@@ -25,11 +26,19 @@ STEPS, QUICK_STEPS = 2000, 200
 NOISE_SHARE = {torch.float32: 0.1, torch.float64: 1e-4}
 """Rounding in a product as a share of γ, at the radius of the first attempt."""
 
-FARTHEST = 0.03
-"""Probes stay within this share of ‖x‖. Beyond it, the Hessian at x told nothing about any function that we met."""
+FARTHEST, FARTHER = 0.03, 0.5
+"""Probes stay within these shares of ‖x‖: the second if no nearer ones decide. That the function is quadratic so far
+out is checked, along both ends of the spectrum."""
 
-CHECK_GRADIENTS, LINEAR_GRADIENTS = 6, 2
+CENTRAL_SHARE = 0.1
+"""Rounding in a product as a share of γ if products are central and the radius follows the noise that was met."""
+
+CHECK_GRADIENTS, LINEAR_GRADIENTS = 8, 2
 """Gradients that `_is_quadratic` and `_is_linear` take."""
+
+FIRST_RADIUS = {torch.float32: 1e-5, torch.float64: 1e-9}
+"""The radius of the first search as a share of ‖x‖, if the noise is not known: a hundred roundings of float32, where
+networks with ‖x‖ ≈ 100 have the least error along their lowest direction; more of float64, which has room."""
 
 NEAR = 3.0
 """The nearest radius of a search, in units of the smallest one."""
@@ -47,6 +56,15 @@ the matrix's size times its largest asymmetry."""
 
 FEW_DIMENSIONS = 10
 """In so few dimensions a search goes on until every eigenvalue is known."""
+
+MET = 10.0
+"""Jumps of the gradient that a search met, as a multiple of the noise, above which float32 has no room nearer to x."""
+
+SURVEY_GRADIENTS = 5
+"""Gradients of a survey of a smooth function."""
+
+REPEATS = 10.0
+"""If two gradients at the same point differ by more than this many σ, the function is not deterministic."""
 
 FEW_STEPS = 4
 """Fewer steps give too few entries to compare; `_is_linear` then checks the products along the start."""
@@ -89,7 +107,7 @@ def _quick(search: Search, radius: float) -> Candidate | None:
     reads both from the asymmetry of the products, for nothing: rounding and kinks are not symmetric.
     """
     f_hat = search.f_hat
-    error = f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm)
+    error = _gradient_error(f_hat)
     settings = _settings(search, num_steps=QUICK_STEPS, noise=error, smallest_radius=radius)
     start = vectors.random_direction(search.x, search.generator)
     candidate = _run(search, settings, LINEAR_GRADIENTS, True, start)
@@ -103,9 +121,8 @@ def _quick(search: Search, radius: float) -> Candidate | None:
     scale = candidate.scale
     seen = replace(scale, noise=max(scale.noise, candidate.asymmetry * scale.radius / math.sqrt(2.0)))
     if candidate.vector is not None:
-        v = candidate.vector.div_(vectors.norm(candidate.vector))
-        measured = on_same_sample(f_hat.f, f_hat.x, v, scale, f_hat.grad0)
-        return replace(candidate, scale=seen, measured=measured) if measured.is_negative else None
+        candidate = replace(_measured(f_hat, candidate), scale=seen)
+        return candidate if candidate.measured is not None and candidate.measured.is_negative else None
     decided = candidate.status is Status.NOTHING_FOUND
     if not decided or (len(candidate.history) < FEW_STEPS and not _is_linear(f_hat, start, candidate)):
         return None
@@ -117,9 +134,8 @@ def _with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCand
     wanted = search.question.seen_counts and candidate.lowest < -candidate.asymmetry
     if not wanted or not search.affords(0):
         return candidate
-    v, f_hat = candidate.deciding[0], search.f_hat
-    measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0)
-    return replace(candidate, vector=v.clone(), measured=measured) if measured.is_negative else candidate
+    seen = _measured(search.f_hat, replace(candidate, vector=candidate.deciding[0].clone()))
+    return seen if seen.measured is not None and seen.measured.is_negative else candidate
 
 
 def _adds_up(candidate: KrylovCandidate, basis: int) -> bool:
@@ -140,100 +156,170 @@ def _is_linear(f_hat: DisplacedFunction, v: Tensor, candidate: KrylovCandidate) 
 
 
 def _careful(search: Search) -> Candidate:
-    """Measures σ, searches, and checks that f is quadratic before it reports that nothing was found."""
-    f_hat, x_norm = search.f_hat, search.f_hat.x_norm
-    eps = torch.finfo(search.x.dtype).eps
-    if not search.affords(2 + CHECK_GRADIENTS):
+    """Searches, and checks that f is quadratic before it reports that nothing was found.
+
+    The first radius follows from the precision of x alone. What is found there is measured, and needs no more. Else the
+    gradients around x are surveyed. A search that fails says why, and the next one is nearer to x, from both sides, or
+    as far out as the noise that it met asks for.
+    """
+    f_hat, question = search.f_hat, search.question
+    if not search.affords(SURVEY_GRADIENTS + CHECK_GRADIENTS):
         raise Inconclusive(Status.BUDGET_SPENT)
-    near = _noise(search)
-    # In few dimensions the measured noise can be small by accident. The rounding is always there.
-    rounding = 0.25 * eps * (f_hat.grad_norm + near.curvature * x_norm)
-    sigma = max(near.noise, rounding, f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm))
-    smallest = search.question.smallest_radius
-    if smallest is None:  # If x or the noise is zero, nothing tells the scale; √ε of max(1, ‖x‖) is a guess.
-        smallest = 10.0 * eps * x_norm if sigma * x_norm > 0.0 else math.sqrt(eps) * max(1.0, x_norm)
-    farthest = FARTHEST * x_norm if x_norm > 0.0 else FARTHEST
-    settings = _settings(
-        search,
-        num_steps=STEPS,
-        noise=sigma,
-        noise_share=NOISE_SHARE[search.x.dtype],
-        smallest_radius=smallest,
-        largest_radius=max(farthest, search.question.smallest_radius or 0.0),
-        first_curvature=near.curvature,
-    )
+    known = question.survey_first or question.smallest_radius is not None or _gradient_error(f_hat) > 0.0
+    first = None if known else _at_first_radius(search)
+    if first is not None and first.measured is not None and first.measured.is_negative:
+        return first
+    around = _surveyed(search)
+    if around.again is not None:  # The first gradient is that of a solver that had not moved.
+        f_hat.renew(around.again)
+    settings, farthest = _careful_settings(search, around), FARTHER * (f_hat.x_norm or 1.0)
     coarse = replace(settings, noise_share=LARGEST_NOISE_SHARE)
     # Kinks look like noise next to x. Where that noise leads too far from x, probes are brought near.
-    near_to_x = replace(settings, noise=0.0, smallest_radius=NEAR * smallest)
+    near_to_x = replace(settings, noise=0.0, smallest_radius=NEAR * settings.smallest_radius)
+    far_out = replace(settings, central=True, noise_share=CENTRAL_SHARE)
+    noisy = settings.wanted_radius(settings.relative_gamma * around.curvature) > settings.largest_radius
+    left = [far_out] if around.has_memory or noisy else [settings, coarse, near_to_x]
+    largest = max(farthest, settings.largest_radius)
+    left += [replace(coarse, central=True, largest_radius=largest), replace(far_out, largest_radius=largest)]
     candidate: KrylovCandidate | None = None
-    for attempt in (settings, coarse, near_to_x, replace(coarse, central=True)):
-        before, candidate = candidate, _run(search, attempt, CHECK_GRADIENTS, search.question.keep_history)
+    while left:
+        attempt, before = left.pop(0), candidate
+        if first is not None and coarse.allows(first.scale.gamma, first.scale.radius):
+            candidate = replace(first, scale=replace(first.scale, noise=attempt.noise))
+        else:
+            candidate = _run(search, attempt, CHECK_GRADIENTS, question.keep_history)
+        candidate, first = replace(candidate, survey=around), None
         if candidate.exhausted:  # The attempt before it has more to say.
             return replace(candidate, status=Status.BUDGET_SPENT) if before is None else before
         if candidate.vector is not None:
-            v = candidate.vector.div_(vectors.norm(candidate.vector))
-            measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0)
-            candidate = replace(candidate, measured=measured)
-            if measured.is_negative:
+            candidate = _measured(f_hat, candidate)
+            if candidate.measured is not None and candidate.measured.is_negative:
                 return candidate
         elif candidate.status is not Status.NOTHING_FOUND:
             if before is None:
                 return candidate
             candidate = before  # Half precision is flat next to x.
         else:
-            quadratic, change = _is_quadratic(f_hat, candidate)
-            candidate = replace(candidate, hessian_lipschitz=change)
+            candidate, quadratic = _checked(f_hat, candidate, attempt.central)
             if quadratic:
                 return _with_what_is_seen(search, candidate)
             candidate = replace(candidate, status=Status.NOT_QUADRATIC)
+        candidate = candidate.with_jump()
+        if left:
+            left[-1] = replace(left[-1], noise=max(left[-1].noise, candidate.jump / math.sqrt(2.0)))
+            if search.x.dtype == torch.float32 and left[-1].noise > MET * settings.noise:
+                del left[:-1]  # The gradient jumps. In float32 there is no room between rounding and the jumps.
     assert candidate is not None
-    if coarse.wanted_radius(candidate.scale.gamma) > settings.largest_radius:
+    if not noise.repeats(f_hat.f, f_hat.x, candidate.scale.radius, REPEATS * settings.noise, search.generator):
+        return replace(candidate, vector=None, status=Status.NOT_DETERMINISTIC)
+    if coarse.wanted_radius(candidate.scale.gamma) > farthest:
         return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
     return candidate
 
 
-def _noise(search: Search) -> noise.GradientNoise:
-    """Measures σ. If σ is far above rounding, two more gradients at one point test whether f is deterministic.
+def _at_first_radius(search: Search) -> KrylovCandidate | None:
+    """The search at a radius that follows from the precision of x, with what it found measured; None without answer."""
+    f_hat, eps = search.f_hat, torch.finfo(search.x.dtype).eps
+    radius = FIRST_RADIUS[search.x.dtype] * f_hat.x_norm if f_hat.x_norm > 0.0 else math.sqrt(eps)
+    settings = _settings(search, num_steps=STEPS, smallest_radius=radius)
+    candidate = _run(search, settings, CHECK_GRADIENTS, search.question.keep_history)
+    if candidate.exhausted or candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
+        return None
+    rounding = eps * (f_hat.grad_norm + candidate.scale.smoothness * f_hat.x_norm)
+    candidate = replace(candidate, scale=replace(candidate.scale, noise=rounding))
+    return candidate if candidate.vector is None else _measured(f_hat, candidate)
 
-    That point is next to x: at x itself the gradient may vanish, whatever dropout does.
+
+def _measured(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> KrylovCandidate:
+    """The candidate, with the curvature along its vector measured."""
+    assert candidate.vector is not None
+    v = candidate.vector.div_(vectors.norm(candidate.vector))
+    measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0, claimed=candidate.lowest)
+    return replace(candidate, vector=v, measured=measured)
+
+
+def _gradient_error(f_hat: DisplacedFunction) -> float:
+    """The error of gradients beyond rounding, as far as the oracle knows it."""
+    return f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm)
+
+
+def _surveyed(search: Search) -> Survey:
+    """Surveys the gradients around x. If σ is far above rounding, two more test whether f is deterministic.
+
+    Their point is next to x: at x itself the gradient may vanish, whatever dropout does.
     """
     f_hat, eps, share = search.f_hat, torch.finfo(search.x.dtype).eps, None
     if search.question.smallest_radius is not None:  # Gradients nearer than this radius may mislead.
         share = search.question.smallest_radius / (f_hat.x_norm or 1.0)
-    elif f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0:
+    elif _gradient_error(f_hat) > 0.0:
         # The oracle knows of an error above rounding. A shift of a hundred roundings is too short to see it.
         share = eps ** (1.0 / 3.0)
-    near = noise.gradient_noise(f_hat.f.grad, search.x, f_hat.x_norm, f_hat.grad0, search.generator, share)
-    if not math.isfinite(near.noise):
+    where = (f_hat.f.grad, search.x, f_hat.x_norm, f_hat.grad0, search.generator)
+    if share is None:
+        around = survey(*where)
+    else:
+        near = noise.gradient_noise(*where, share)
+        around = Survey(noise=near.noise, curvature=near.curvature, drowned=near.drowned)
+    if not math.isfinite(around.noise):
         raise Inconclusive(Status.NOT_FINITE)
     shift = noise.NOISE_SHIFT * eps * (f_hat.x_norm if f_hat.x_norm > 0.0 else 1.0)
     # If the noise drowns the Hessian, the measured curvature is noise.
-    rounding = eps * (f_hat.grad_norm + (0.0 if near.drowned else near.curvature * (f_hat.x_norm + shift)))
-    if near.noise > SUSPICIOUS * rounding:
-        u = vectors.random_direction(search.x, search.generator).mul_(shift)
-        if vectors.norm(f_hat.grad(u) - f_hat.grad(u)) > 0.1 * near.noise:
+    rounding = eps * (f_hat.grad_norm + (0.0 if around.drowned else around.curvature * (f_hat.x_norm + shift)))
+    if around.noise > SUSPICIOUS * rounding:
+        if not noise.repeats(f_hat.f, search.x, shift, 0.1 * around.noise, search.generator):
             raise Inconclusive(Status.NOT_DETERMINISTIC)
-    return near
+    return around
 
 
-def _is_quadratic(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> tuple[bool, float]:
-    """Whether the probes saw a Hessian, and an estimate of L2.
+def _careful_settings(search: Search, around: Survey) -> KrylovSettings:
+    """The settings of the first careful search."""
+    f_hat, x_norm, eps = search.f_hat, search.f_hat.x_norm, torch.finfo(search.x.dtype).eps
+    # In few dimensions the measured noise can be small by accident. The rounding is always there.
+    rounding = 0.25 * eps * (f_hat.grad_norm + around.curvature * x_norm)
+    sigma = max(around.noise, rounding, _gradient_error(f_hat))
+    smallest = search.question.smallest_radius or around.nearest
+    farthest = max(FARTHEST * x_norm if x_norm > 0.0 else FARTHEST, smallest)
+    if not smallest:  # If x or the noise is zero, nothing tells the scale; √ε of max(1, ‖x‖) is a guess.
+        smallest = 10.0 * eps * x_norm if sigma * x_norm > 0.0 else math.sqrt(eps) * max(1.0, x_norm)
+    return _settings(
+        search,
+        num_steps=STEPS,
+        noise=sigma,
+        noise_share=NOISE_SHARE[search.x.dtype],
+        smallest_radius=smallest,
+        largest_radius=farthest,
+        first_curvature=around.curvature,
+    )
 
-    Products must be symmetric. Along the lowest and the highest direction, the even part of a product,
-    ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r), must be small; for a quadratic it is zero. The curvature along the highest
-    direction must be about the same at 2r, or L1 may come from a kink.
+
+def _checked(f_hat: DisplacedFunction, candidate: KrylovCandidate, central: bool) -> tuple[KrylovCandidate, bool]:
+    """Whether the probes saw a Hessian; and the candidate, with what the check tells about L2 and λ_min.
+
+    Products must be symmetric. Along the lowest and the highest direction, their even part,
+    ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r), must be small; central products have none. At twice the radius, or at half of it
+    far out, the curvature must be the same: along the lowest direction up to γ/2, along the highest up to a share, or
+    L1 may come from a kink.
     """
-    scale, changes = candidate.scale, []
+    scale = candidate.scale
     if candidate.asymmetry > scale.gamma / 2.0:
-        return False, math.nan
+        return candidate, False
     r, rounding = scale.radius, 1.2 * scale.noise / scale.radius
-    for v in {id(v): v for v in (candidate.deciding[0], candidate.deciding[-1])}.values():
+    other = r / 2.0 if r > FARTHEST * (f_hat.x_norm or 1.0) else 2.0 * r
+    ends = candidate.deciding[0], candidate.deciding[-1]
+    for v in {id(v): v for v in ends}.values():
         near, change, _ = opposite_probes(f_hat.f, f_hat.x, v, r, f_hat.grad0)
-        changes.append(change)
-        if not change * r / 2.0 <= scale.gamma / 2.0 + rounding:
-            return False, changes[0]
-    far = symmetric_difference(f_hat.f, f_hat.x, v, 2.0 * r)  # Along the last one, the highest.
-    return abs(far - near) <= STEADY * abs(near) + rounding, changes[0]
+        if v is ends[0]:
+            candidate = replace(candidate, hessian_lipschitz=change)
+        if not central and not change * r / 2.0 <= scale.gamma / 2.0 + rounding:
+            return candidate, False
+        far = symmetric_difference(f_hat.f, f_hat.x, v, other)
+        odd, grows = abs(far - near), (abs(near) - abs(far)) * math.copysign(1.0, other - r)
+        candidate = replace(candidate, jump=max(candidate.jump, grows * max(r, other)))
+        if v is ends[0]:
+            candidate = replace(candidate, upper=max(near, candidate.lowest) + odd + rounding)
+            if not odd <= scale.gamma / 2.0 + rounding:
+                return candidate, False
+    return candidate, odd <= STEADY * abs(near) + rounding
 
 
 KRYLOV = Extractor(extract=extract, has_theory=False, keeps_gradient=True)

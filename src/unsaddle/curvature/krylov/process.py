@@ -127,7 +127,7 @@ def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Ar
 
 
 def _length(w: Tensor, squared: float) -> float:
-    """‖w‖ from its square, or afresh if the square is too small or too large for the dtype: Hessians may be of any size."""
+    """‖w‖ from its square, or afresh if the dtype has no room for the square: Hessians may be of any size."""
     precision = torch.finfo(w.dtype)
     usable = precision.tiny / precision.eps <= squared <= precision.max
     return math.sqrt(squared) if usable else vectors.norm(w)

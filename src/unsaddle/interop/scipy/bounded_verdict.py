@@ -16,19 +16,16 @@ from unsaddle.curvature.result import Curvature, Status
 from unsaddle.interop.scipy.free_function import EndPoint, FreeFunction, Mask
 from unsaddle.interop.scipy.gradient_check import SECOND, check_beside, contradicting_curvature
 from unsaddle.interop.scipy.way_down import along_direction, along_lines, by_descent
-from unsaddle.judgement.judge import Judgement, Kind, judge, sentence
-from unsaddle.judgement.second_look import ROUNDINGS, repeats
+from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.verdict import Verdict, assembled
+from unsaddle.measure.noise import GRADIENT_ROUNDINGS
 from unsaddle.objectives.differences import CENTRAL, Array
 
 FEW_VARIABLES, SURE = 10, 1e-9
 """With fewer variables δ is lowered to `SURE`, and the search goes on to the last variable. On a plane, one start in
 twenty would hide far more than −γ."""
 
-ROUGH = (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
-"""Statuses that may mean that two gradients at one point differ."""
-
-FARTHER = (*ROUGH, Status.FLAT)
+FARTHER = (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC, Status.FLAT)
 """Statuses after which longer probes may decide."""
 
 NOTHING_FREE = (
@@ -141,9 +138,6 @@ def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger)
         again = answer(f, x, replace(question, probe_radius=None, smallest_radius=farther), ledger)
         found = again if again.status in (Status.FOUND, Status.NOTHING_FOUND) else found
     kind, reason = judge(found, gradient_norm=found.gradient_norm, gradient_error=_gradient_error(found))
-    generator = torch.Generator().manual_seed(question.seed + 1)
-    if found.status in ROUGH and not repeats(f, x, found, None, generator, ledger):
-        reason = sentence(Status.NOT_DETERMINISTIC)
     if kind is Kind.UNDECIDED and f.by_differences:
         off = f"Gradients are differences of fun here, off by up to {_gradient_error(found):.2g}"
         reason = f"{reason} {off}: give jac, or take a large constant out of fun."
@@ -180,7 +174,7 @@ def _borne_out(at: EndPoint, seen: _Seen, seed: int, ledger: Ledger) -> Judgemen
 
 
 def _gradient_error(found: Curvature) -> float:
-    return ROUNDINGS * found.noise if math.isfinite(found.noise) else 0.0
+    return GRADIENT_ROUNDINGS * found.noise if math.isfinite(found.noise) else 0.0
 
 
 def _nothing_sought(delta: float) -> Curvature:

@@ -1,0 +1,86 @@
+"""Checks of a verdict where half precision may be inside of the function: do gradients or values contradict it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.curvature.displaced import VALUE_ROUNDING
+from unsaddle.curvature.result import Curvature
+from unsaddle.judgement.judge import Kind
+from unsaddle.measure import batches
+from unsaddle.measure.noise import GRADIENT_ROUNDINGS, LOW_PRECISION_RADIUS, gradient_noise
+from unsaddle.objective import SampledFunction
+
+BARRIER_LENGTHS = {torch.float64: 5, torch.float32: 2}
+"""Distances, each a quarter of the last, at which values are to bear out a saddle that was seen from far off. Nearer to
+x, a function in the next lower precision is flat."""
+
+PAIRS = 8
+"""Pairs of gradients whose mean is taken where rounding hides whether the gradient is small."""
+
+STAIRCASE = (
+    "Gradients farther from x contradict those at the resolution: F is computed in less than the precision of x, or "
+    "has structure of that width. Switch autocast off, or compute in float64 throughout, and pass x again."
+)
+
+
+def contradicts(
+    f: SampledFunction, x: Tensor, found: Curvature, kind: Kind, excess: float, generator: torch.Generator
+) -> bool:
+    """Whether a look from the distance that bfloat16 resolves, or values next to x, contradict the verdict.
+
+    A saddle that was seen from far off must be one by values nearer to x; one that was seen next to x must be one from
+    far off. "Not stationary" must not be explained by rounding, `excess` being how far ‖∇F(x)‖ is above ε. Nothing is
+    evaluated where nothing is suspicious.
+    """
+    around = found.survey
+    if around is None or kind is Kind.UNDECIDED:
+        return False
+    if kind is Kind.SADDLE and around.nearest > 0.0:
+        assert found.direction is not None
+        noise = found.noise * vectors.norm(x)  # of a value, in the precision that the gradient shows
+        return has_barrier(f, x, found.direction, found.measurements[0].radius, BARRIER_LENGTHS[x.dtype], noise)
+    if not around.suspicious:
+        return False
+    far = LOW_PRECISION_RADIUS * vectors.norm(x)
+    if kind is Kind.SADDLE:
+        assert found.direction is not None
+        rise = f.grad(torch.add(x, found.direction, alpha=far)).clone()
+        rise.sub_(f.grad(torch.sub(x, found.direction, alpha=far)))
+        return not vectors.dots((found.direction, rise))[0] < 0.0
+    if kind is Kind.NOT_STATIONARY:
+        beyond = gradient_noise(f.grad, x, vectors.norm(x), f.grad(x).clone(), generator, LOW_PRECISION_RADIUS)
+        return GRADIENT_ROUNDINGS * beyond.noise >= excess
+    return False
+
+
+def averaged_gradient(f: SampledFunction, x: Tensor, generator: torch.Generator) -> batches.SampledGradient:
+    """∇f(x) as the mean over pairs of points x ± u, u random and so long that half precision rounds afresh.
+
+    The linear part cancels in each pair. What the pairs differ by is the error. Cost: two gradients a pair.
+    """
+
+    def pairs() -> Iterator[tuple[int, Tensor]]:
+        for _ in range(PAIRS):
+            u = vectors.normal(x, generator).mul_(x).mul_(LOW_PRECISION_RADIUS)
+            yield 1, f.grad(x + u).clone().add_(f.grad(x - u)).div_(2.0)
+
+    return batches.mean_gradient(pairs())
+
+
+def has_barrier(f: SampledFunction, x: Tensor, v: Tensor, radius: float, lengths: int, noise: float = 0.0) -> bool:
+    """Whether f(x + sv) + f(x − sv) > 2f(x) at some s ≤ radius, beyond rounding and noise: no saddle along v then.
+
+    Gradients from the radius on cannot tell a staircase from structure that is narrower. Values within it can.
+    """
+    here = float(f.value(x))
+    for k in range(lengths):
+        above, below = (float(f.value(torch.add(x, v, alpha=sign * radius / 4.0**k))) for sign in (1.0, -1.0))
+        rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * (abs(here) + abs(above) + abs(below))
+        if above + below - 2.0 * here > rounding + noise:
+            return True
+    return False

@@ -1,0 +1,70 @@
+"""Why nothing could be decided, and what to do: two plain sentences by cause.
+
+The advice names only arguments that `is_minimum` has: x, eps, gamma, samples, max_gradients.
+"""
+
+from __future__ import annotations
+
+import math
+
+from unsaddle.curvature.krylov.certificate import LARGEST_NOISE_SHARE
+from unsaddle.curvature.result import Curvature, Status
+
+SENTENCES = {
+    Status.NOT_FINITE: (
+        "A value or gradient was NaN or infinite. Look for NaN and Inf in the data, or pass an x where F is finite."
+    ),
+    Status.NOT_DETERMINISTIC: (
+        "F is not deterministic: two gradients at the same point differ. Switch dropout off, freeze the batch, or fix "
+        "the seed inside F, and pass x again."
+    ),
+    Status.FLAT: (
+        "The gradient does not change next to x: F is constant or affine there, so nothing can be said. Check that F "
+        "depends on x, or pass another x."
+    ),
+    Status.SAMPLE_ONLY: (
+        "The curvature is negative on the sample that the direction was found on, but fresh samples do not show it. "
+        "Pass a larger samples."
+    ),
+    Status.BUDGET_SPENT: "The budget ended before there was an answer. Raise max_gradients, or pass a larger gamma.",
+    Status.SMOOTHNESS_EXCEEDED: (
+        "A curvature above the smoothness was met, so steps overshoot. Leave the smoothness out to have it measured."
+    ),
+}
+"""By status, where the status is the cause."""
+
+KINK = (
+    "The gradient jumps next to x, by about {jump:.1g}: F has a kink there, as ReLU, abs and max-pooling have. Pass "
+    "gamma={gamma:.1g} to ask for curvature that stands out of the jumps only, or smooth F."
+)
+ROUNDING = (
+    "Rounding hides what is sought: gradients are off by {noise:.1g}, as in a lower precision. Compute in float64, or "
+    "pass gamma={gamma:.1g} to ask for what can be seen."
+)
+ZERO_HESSIAN = (
+    "Next to x the curvature goes to zero: the Hessian seems to be zero there, and terms of higher order decide. Pass "
+    "gamma={gamma:.1g} to accept curvatures of that size as zero."
+)
+MEMORY = (
+    "The gradient at x, taken again after a move, differs by {noise:.1g}: an iterative solver inside starts where it "
+    "ended. Tighten its tolerance, or pass gamma={gamma:.1g} to ask for what can be seen."
+)
+
+JUMPS = 10.0
+"""A change of the gradient by this many σ over no distance is a jump."""
+
+
+def reason_for(found: Curvature) -> str:
+    """Why the search did not decide, in two sentences: the cause, and what to do."""
+    if found.status in SENTENCES:
+        return SENTENCES[found.status]
+    seen = {"noise": found.noise, "jump": found.jump}
+    error = max(found.noise * math.sqrt(2.0), found.jump) / found.radius  # of a product
+    seen["gamma"] = max(error / LARGEST_NOISE_SHARE, 2.0 * found.gamma)
+    if found.survey is not None and found.survey.has_memory:
+        return MEMORY.format(**seen)
+    if found.status is Status.PRECISION_TOO_LOW:
+        return ROUNDING.format(**seen)
+    if not found.jump > JUMPS * (found.noise if found.survey is None else found.survey.noise):
+        return ZERO_HESSIAN.format(gamma=max(2.0 * found.smoothness, found.gamma))
+    return KINK.format(**seen)

@@ -1,0 +1,158 @@
+"""What gradients around x tell before a search: their error, the size of the Hessian, and how near to x they can be
+trusted.
+
+Two rungs of a ladder of radii are always there, along one direction. The near one, a hundred roundings of x, shows
+rounding. The far one, a thousandth of x, shows a function that computes in less than the precision of x, and one with
+memory. More rungs are taken only where these two contradict each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.measure.noise import LOW_PRECISION_RADIUS, LOW_PRECISION_SHIFT, is_low_precision, noise_radius
+
+Grad = Callable[[Tensor], Tensor]
+
+CONTRADICTS, NOISES = 0.05, 5.0
+"""Two products along one direction contradict each other if they differ by more than this share of the larger one, and
+by more than so many times their noise."""
+
+DECAYS = (0.05, 0.5)
+"""At half the distance, what truncation adds to a product falls to a quarter, or a sixteenth. Steps of a staircase do
+not fall, or vanish at once. A factor within these limits is taken for truncation."""
+
+INWARDS = (8.0, 64.0)
+"""How much nearer than the far rung products on a staircase are tried. The last is 1.6e-5 of x: float32 resolves it."""
+
+FEW_VARIABLES = 64
+"""With fewer, none may cross a step of half precision at `LOW_PRECISION_SHIFT`. A rung at `LOW_PRECISION_RADIUS` is
+added for float32."""
+
+REMEMBERS = 3.0
+"""Gradients have memory if the one at x, taken again after a far move, differs by this many times the noise."""
+
+ROUGH, HALF_PRECISION = 100.0, 0.5
+"""Half precision may be inside a float32 gradient if the noise on the far rung is ROUGH times that next to x, or if
+more than this share of a gradient's entries has the trailing zeros of half precision."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """The result of `survey`."""
+
+    noise: float
+    """σ: the absolute error of a gradient, in norm."""
+    curvature: float
+    """A size of the Hessian, ‖Hs‖ for a random unit s, roughly."""
+    drowned: bool
+    """Whether the noise hides the Hessian on the rung of `noise`."""
+    nearest: float = 0.0
+    """Gradients nearer to x than this mislead: the function computes in less than the precision of x. 0 if none do."""
+    far_noise: float = 0.0
+    """σ on the far rung; 0 where there is none. It contains truncation."""
+    again: Tensor | None = None
+    """∇f(x), taken again after a far move, if gradients have memory."""
+    suspicious: bool = False
+    """Whether half precision may be inside of a float32 gradient."""
+
+    @property
+    def has_memory(self) -> bool:
+        return self.again is not None
+
+
+class _Rung(NamedTuple):
+    """Two gradients at x ± ts, for one unit s."""
+
+    product: Tensor
+    """Hs, by their difference."""
+    size: float
+    """‖Hs‖."""
+    noise: float
+    """σ, by their second difference with ∇f(x)."""
+    radius: float
+    """t."""
+    half: bool
+    """Whether they seem to come from half precision."""
+
+    @property
+    def drowned(self) -> bool:
+        return self.size * self.radius < math.sqrt(6.0) * self.noise
+
+    def apart(self, other: _Rung) -> float:
+        """How far the two products are apart."""
+        return vectors.norm(self.product - other.product)
+
+    def contradicts(self, other: _Rung, noise: float) -> bool:
+        """Whether the two products differ, beyond a noise of gradients."""
+        error = NOISES * noise / min(self.radius, other.radius)
+        return self.apart(other) > CONTRADICTS * max(self.size, other.size) + error
+
+
+def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch.Generator) -> Survey:
+    """Measures σ next to x and farther out, and finds out from where on gradients can be trusted.
+
+    1. The near rung: two gradients at x ± ts, t of a hundred roundings. s is random, each variable shifted by a share
+       of itself, as rounding does. σ is that of `gradient_noise`.
+    2. The far rung, at a thousandth of x. Then the gradient at x again. If it differs, gradients have memory: an
+       iterative solver inside starts where it ended.
+    3. If the two products contradict each other, further rungs tell truncation from a staircase.
+
+    Cost: five gradients; two more in float32 with few variables; two where rungs contradict each other, and four more
+    on a staircase. At x = 0, near which every precision resolves everything: two.
+    """
+    along = vectors.normal(x, generator)
+    if x_norm > 0.0:
+        along.mul_(x)
+    along.div_(vectors.norm(along))
+
+    def rung(radius: float) -> _Rung:
+        above = grad(torch.add(x, along, alpha=radius)).clone()
+        half = is_low_precision(above, HALF_PRECISION)
+        below = grad(torch.sub(x, along, alpha=radius))
+        product = torch.sub(above, below).div_(2.0 * radius)
+        second = vectors.norm(above.add_(below).sub_(grad0, alpha=2.0))
+        return _Rung(product, vectors.norm(product), second / math.sqrt(6.0), radius, half)
+
+    near = rung(noise_radius(x, x_norm, grad0))
+    seen = Survey(noise=near.noise, curvature=near.size, drowned=near.drowned)
+    if x_norm == 0.0 or not math.isfinite(near.noise + near.size):
+        return seen
+    far = rung(LOW_PRECISION_SHIFT * x_norm)
+    if not math.isfinite(far.size + far.noise):
+        return seen
+    again = grad(x)
+    moved = vectors.norm(again - grad0)
+    if moved > REMEMBERS * near.noise:
+        seen = replace(seen, again=again.clone(), noise=max(near.noise, moved))
+    suspicious = x.dtype == torch.float32 and (far.half or far.noise > ROUGH * near.noise)
+    seen = replace(seen, far_noise=far.noise, suspicious=suspicious)
+    if near.drowned or seen.has_memory:
+        seen = replace(seen, curvature=far.size, drowned=far.drowned)
+    few = vectors.dimension(x) < FEW_VARIABLES and x.dtype == torch.float32
+    if few or near.size == far.size == 0.0 or near.radius >= far.radius:
+        far = rung(LOW_PRECISION_RADIUS * x_norm)  # None of few variables may have crossed a step of half precision.
+    return _staircase(seen, rung, near, far) if far.contradicts(near, seen.noise) else seen
+
+
+def _staircase(seen: Survey, rung: Callable[[float], _Rung], near: _Rung, far: _Rung) -> Survey:
+    """The survey, with the distance from which on products can be trusted, if those next to x mislead."""
+    half_way = rung(far.radius / 2.0)
+    if near.size > 0.0 and DECAYS[0] <= half_way.apart(near) / far.apart(near) <= DECAYS[1]:
+        return seen
+    first = far
+    for share in INWARDS:
+        nearer = rung(far.radius / share)
+        if nearer.contradicts(far, nearer.noise) or nearer.drowned:
+            break
+        first = nearer
+    noise = first.noise if seen.again is None else max(first.noise, seen.noise)
+    seen = replace(seen, nearest=first.radius, suspicious=seen.suspicious or near.size == 0.0)
+    return replace(seen, noise=noise, curvature=first.size, drowned=first.drowned)
