@@ -109,9 +109,10 @@ def test_a_slope_reads_as_one() -> None:
     ("fun", "advice"),
     [
         (lambda x: x.sum() * 0.0, "nothing can be said"),
-        (lambda x: (x - 1.0).sqrt().sum(), "move x"),
-        (lambda x: -x.abs().sum(), "the function rough"),
-        (lambda x: x.abs().sum(), "smooth the function"),
+        (lambda x: (x - 1.0).sqrt().sum(), "pass an x where F is finite"),
+        (lambda x: -x.abs().sum(), "a kink there, as ReLU"),
+        (lambda x: x.abs().sum(), "or smooth F"),
+        (lambda x: (x**4).sum(), "the Hessian seems to be zero"),
     ],
 )
 def test_undecided_says_what_would_decide(fun: Any, advice: str) -> None:
@@ -247,7 +248,7 @@ def test_an_objective_that_is_not_deterministic_is_named(kind: str, dtype: torch
         verdict = is_minimum(objective, x, seed=seed)
         assert verdict.kind == "undecided"
         assert "not deterministic" in str(verdict)
-        assert "switch dropout off" in str(verdict)
+        assert "Switch dropout off" in str(verdict)
 
 
 # --- Kinks, infinities, flatness --------------------------------------------------------------------------------------

@@ -18,6 +18,9 @@ STEADY = 0.1
 CHOSEN = 2.0
 """The error is doubled where the ladder was moved: of several threes, one may agree by accident."""
 
+AGREES = 0.25
+"""Three rungs agree if they differ by this share in all. A kink beside smooth curvature is then within the error."""
+
 RATIO = 1.9
 """A rung is so much farther than the last. No power of two: at x = 0 rounding would be the same on all of them."""
 
@@ -42,7 +45,7 @@ class Plateau:
     jump: float
     """(|c(r)| − |c(ρr)|)·ρr/(ρ − 1), or 0: for c = J/t, a jump of a gradient or its noise, this is |J|."""
     smooth: bool
-    """Whether the differences shrink towards r as those of a smooth function do, or are a hundredth of the number."""
+    """Whether the differences shrink towards r as those of a smooth function do, or are a small share of the number."""
 
 
 def plateau(
@@ -80,7 +83,7 @@ def plateau(
         value, next_value = _extrapolated(near, middle), _extrapolated(middle, far)
         inner, outer = abs(middle - near), abs(far - middle)
         error = (inner + outer / 2.0 + abs(value - next_value)) * (1.0 if not tried else CHOSEN) + floor
-        agrees = inner + outer <= 1e-2 * abs(value)
+        agrees = inner + outer <= AGREES * abs(value)
         jump = max(0.0, abs(near) - abs(middle)) * RATIO * r / (RATIO - 1.0)
         smooth = agrees or inner <= SHRINKAGE * outer + floor
         tried[k] = Plateau(value, error, r, r * RATIO**2, jump, smooth)

@@ -36,9 +36,9 @@ CENTRAL_SHARE = 0.1
 CHECK_GRADIENTS, LINEAR_GRADIENTS = 8, 2
 """Gradients that `_is_quadratic` and `_is_linear` take."""
 
-FIRST_RADIUS = {torch.float32: 1e-5, torch.float64: 1e-9}
-"""The radius of the first search as a share of ‖x‖, if the noise is not known: a hundred roundings of float32, where
-networks with ‖x‖ ≈ 100 have the least error along their lowest direction; more of float64, which has room."""
+FIRST_RADIUS = {torch.float32: 3e-6, torch.float64: 1e-9}
+"""The radius of the first search as a share of ‖x‖: 25 roundings of float32, where products of networks with ‖x‖ ≈ 100
+are within a per cent along their lowest direction; more of float64, which has room."""
 
 NEAR = 3.0
 """The nearest radius of a search, in units of the smallest one."""
@@ -58,7 +58,7 @@ FEW_DIMENSIONS = 10
 """In so few dimensions a search goes on until every eigenvalue is known."""
 
 MET = 10.0
-"""Jumps of the gradient that a search met, as a multiple of the noise, above which float32 has no room nearer to x."""
+"""Jumps of the gradient that a search met count as jumps from this multiple of the noise on."""
 
 SURVEY_GRADIENTS = 5
 """Gradients of a survey of a smooth function."""
@@ -165,11 +165,15 @@ def _careful(search: Search) -> Candidate:
     f_hat, question = search.f_hat, search.question
     if not search.affords(SURVEY_GRADIENTS + CHECK_GRADIENTS):
         raise Inconclusive(Status.BUDGET_SPENT)
-    known = question.survey_first or question.smallest_radius is not None or _gradient_error(f_hat) > 0.0
-    first = None if known else _at_first_radius(search)
-    if first is not None and first.measured is not None and first.measured.is_negative:
-        return first
-    around = _surveyed(search)
+    radius_is_open = question.smallest_radius is None and _gradient_error(f_hat) == 0.0
+    first = around = None
+    if question.survey_first or not radius_is_open:
+        around = _surveyed(search)
+    if radius_is_open and (around is None or _may_be_near(search, around)):
+        first = _at_first_radius(search)
+        if first is not None and first.measured is not None and first.measured.is_negative:
+            return replace(first, survey=around)
+    around = _surveyed(search) if around is None else around
     if around.again is not None:  # The first gradient is that of a solver that had not moved.
         f_hat.renew(around.again)
     settings, farthest = _careful_settings(search, around), FARTHER * (f_hat.x_norm or 1.0)
@@ -185,10 +189,12 @@ def _careful(search: Search) -> Candidate:
     while left:
         attempt, before = left.pop(0), candidate
         if first is not None and coarse.allows(first.scale.gamma, first.scale.radius):
-            candidate = replace(first, scale=replace(first.scale, noise=attempt.noise))
+            candidate = first
         else:
             candidate = _run(search, attempt, CHECK_GRADIENTS, question.keep_history)
-        candidate, first = replace(candidate, survey=around), None
+        # Jumps that an earlier search met set the radius. What is checked is checked against the noise.
+        scale = replace(candidate.scale, noise=settings.noise)
+        candidate, first = replace(candidate, scale=scale, survey=around), None
         if candidate.exhausted:  # The attempt before it has more to say.
             return replace(candidate, status=Status.BUDGET_SPENT) if before is None else before
         if candidate.vector is not None:
@@ -207,14 +213,22 @@ def _careful(search: Search) -> Candidate:
         candidate = candidate.with_jump()
         if left:
             left[-1] = replace(left[-1], noise=max(left[-1].noise, candidate.jump / math.sqrt(2.0)))
-            if search.x.dtype == torch.float32 and left[-1].noise > MET * settings.noise:
-                del left[:-1]  # The gradient jumps. In float32 there is no room between rounding and the jumps.
+            if left[-1].noise > MET * settings.noise:  # The gradient jumps: only a near or a far search may do.
+                left = [attempt for attempt in left if attempt is near_to_x] + left[-1:]
     assert candidate is not None
     if not noise.repeats(f_hat.f, f_hat.x, candidate.scale.radius, REPEATS * settings.noise, search.generator):
         return replace(candidate, vector=None, status=Status.NOT_DETERMINISTIC)
     if coarse.wanted_radius(candidate.scale.gamma) > farthest:
         return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
     return candidate
+
+
+def _may_be_near(search: Search, around: Survey) -> bool:
+    """Whether the noise seems to allow the first radius. L1 is up to √d times the product along a random direction."""
+    largest = math.sqrt(search.dimension) * around.curvature
+    wanted = math.sqrt(2.0) * around.noise / (LARGEST_NOISE_SHARE * RELATIVE_GAMMA * largest) if largest > 0.0 else 0.0
+    near = wanted <= FIRST_RADIUS[search.x.dtype] * search.f_hat.x_norm
+    return near and around.nearest == 0.0 and not around.has_memory
 
 
 def _at_first_radius(search: Search) -> KrylovCandidate | None:
@@ -296,8 +310,8 @@ def _checked(f_hat: DisplacedFunction, candidate: KrylovCandidate, central: bool
     """Whether the probes saw a Hessian; and the candidate, with what the check tells about L2 and λ_min.
 
     Products must be symmetric. Along the lowest and the highest direction, their even part,
-    ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r), must be small; central products have none. At twice the radius, or at half of it
-    far out, the curvature must be the same: along the lowest direction up to γ/2, along the highest up to a share, or
+    ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r), must be small; central products have none. At twice the radius, or at half of
+    it far out, the curvature must be the same: along the lowest direction up to γ/2, along the highest up to a share, or
     L1 may come from a kink.
     """
     scale = candidate.scale
