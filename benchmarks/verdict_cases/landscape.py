@@ -1,0 +1,178 @@
+"""A stationary point with a prescribed Hessian, size, width and distance from the origin: what several families vary.
+
+Each is a landscape in floating point: the Hessian is known to the last digit, and what is hard is how it is computed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from benchmarks.verdict_cases.case import DTYPES, Case, dimension, integer, normal, randomness, rounded, uniform
+from unsaddle import Function
+from unsaddle.problems import positive_semidefinite, random_spectrum
+
+
+def rotated(g: torch.Generator, spectrum: Tensor) -> tuple[Tensor, Tensor]:
+    """A symmetric matrix with this spectrum, and its eigenvectors as columns."""
+    basis, _ = torch.linalg.qr(normal(g, spectrum.numel(), spectrum.numel()))
+    matrix = basis @ torch.diag(spectrum) @ basis.T
+    return (matrix + matrix.T) / 2.0, basis
+
+
+def point(g: torch.Generator, d: int, norm: float, precision: str) -> Tensor:
+    """A random point of this norm, as the precision has it."""
+    x = normal(g, d)
+    x = (norm * x / x.norm()).to(DTYPES[precision])
+    return rounded(x) if precision == "bf16" else x
+
+
+def landscape(
+    g: torch.Generator,
+    spectrum: Tensor,
+    precision: str,
+    *,
+    norm: float,
+    width: float = 1.0,
+    size: float = 1.0,
+    cubic: float = 0.0,
+    quartic: float = 0.0,
+    along_lowest: bool = False,
+    offset: bool = True,
+) -> Case:
+    """f(x) = s·(½zᵀHz + L1·Σ(c₃t³/(6w) + c₄t⁴/(24w²))), z = x − x₀, with t = z, or t along the lowest eigenvectors.
+
+    Args:
+        g: the randomness of the eigenvectors and of x₀.
+        spectrum: of H.
+        precision: a key of `DTYPES`.
+        norm: ‖x₀‖.
+        width: w; at this distance the other terms are as large as c₃ and c₄ times the quadratic one.
+        size: s.
+        cubic: c₃.
+        quartic: c₄.
+        along_lowest: whether t is the component along the three lowest eigenvectors only.
+        offset: whether the gradient is computed as Hx − Hx₀, with the rounding of a gradient far from zero, or as Hz.
+    """
+    d, dtype, half = spectrum.numel(), DTYPES[precision], precision == "bf16"
+    matrix, basis = rotated(g, spectrum)
+    largest = float(spectrum.abs().max())
+    x0 = point(g, d, norm, precision)
+    # What is stored is what is true.
+    h = (size * matrix).to(dtype)
+    h = rounded(h) if half else h
+    b = (h.double() @ x0.double()).to(dtype)
+    third, fourth = size * largest * cubic / width, size * largest * quartic / width**2
+    U = basis[:, : min(3, d)].T.contiguous().to(dtype) if along_lowest else None
+
+    def times(y: Tensor) -> Tensor:
+        return (h.bfloat16() @ y.bfloat16()).to(dtype) if half else h @ y
+
+    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+        z = x - x0
+        if offset:
+            product = times(x)
+            value, grad = 0.5 * torch.dot(x, product) - torch.dot(b, x), product - b
+        else:
+            grad = times(z)
+            value = 0.5 * torch.dot(z, grad)
+        t = z if U is None else U @ z
+        slope = t * t * (0.5 * third + fourth / 6.0 * t)
+        return value + (t**3 * (third / 6.0 + fourth / 24.0 * t)).sum(), grad + (slope if U is None else U.T @ slope)
+
+    truth = h.double() / size
+    eigenvalues = torch.linalg.eigvalsh(truth)
+    return Case(
+        objective=Function(value_and_grad, gradient=True),
+        x=x0,
+        lowest=size * float(eigenvalues[0]),
+        largest=size * float(eigenvalues.abs().max()),
+        curvature=lambda v: size * float(v @ truth @ v),
+    )
+
+
+def saddle_or_minimum(g: torch.Generator, index: int, d: int, softest: float = 1e-2) -> Tensor:
+    """A spectrum with max |λ| = 1: odd indices are saddles with λ_min from −1 to −`softest`, even ones minima."""
+    if index % 2:
+        return random_spectrum(d, lowest=-(10.0 ** uniform(g, math.log10(softest), 0.0)), largest=1.0, seed=index)
+    return positive_semidefinite(d, largest=1.0, zeros=integer(g, 0, d // 2), seed=index)
+
+
+SIZES = {
+    "float64": ((-200.0, -100.0), (-170.0, -170.0), (-30.0, -10.0), (10.0, 100.0)),
+    "float32": ((-30.0, -10.0), (-23.0, -23.0), (-15.0, -5.0), (5.0, 25.0)),
+    "bf16": ((-30.0, -10.0), (-23.0, -23.0), (-15.0, -5.0), (5.0, 25.0)),
+}
+"""log10 of the Hessian's size, by turns: where squares underflow, and where they overflow."""
+
+
+def underflow(index: int, precision: str) -> Case:
+    """Hessians so small or so large that squares of a gradient leave the range of the dtype; half of the points 0."""
+    g = randomness("underflow", index)
+    d = dimension(g, 2, 200)
+    s = saddle_or_minimum(g, index, d)
+    size = 10.0 ** uniform(g, *SIZES[precision][index // 2 % 4])
+    norm = 0.0 if index // 8 % 2 else 10.0 ** uniform(g, -1.0, 1.0)
+    cubic, quartic = 10.0 ** uniform(g, -2.0, 0.0), 10.0 ** uniform(g, -2.0, 0.0)
+    return landscape(g, s, precision, norm=norm, size=size, cubic=cubic, quartic=quartic)
+
+
+def odd_truncation(index: int, precision: str) -> Case:
+    """Cubic terms along the lowest eigenvectors, whose own curvature is small: a difference to one side is off.
+
+    |λ_min| is 0.003 to 0.1 of L1. At w, which is 0.01 to 1 of max(1, ‖x‖), the third derivative has changed the
+    curvature by L1: so λ_min changes its sign within 1e-4 to 0.1 of max(1, ‖x‖), and float32 resolves that.
+    """
+    g = randomness("odd_truncation", index)
+    d = dimension(g, 2, 200)
+    s = random_spectrum(d, lowest=0.2, largest=1.0, seed=index)
+    soft = min(3, d - 1)
+    s[:soft] = 10.0 ** uniform(g, -2.5, -1.0) * torch.tensor([1.0, 1.5, 2.0], dtype=torch.float64)[:soft]
+    s[0] *= -1.0 if index % 2 else 1.0
+    norm = 0.0 if index // 2 % 3 == 0 else 10.0 ** uniform(g, -2.0, 2.0)
+    width = max(1.0, norm) * 10.0 ** uniform(g, -2.0 if precision == "float64" else -1.0, 0.0)
+    return landscape(
+        g,
+        s,
+        precision,
+        norm=norm,
+        width=width,
+        cubic=uniform(g, 0.3, 1.0),
+        quartic=uniform(g, 0.0, 0.1),
+        along_lowest=True,
+        offset=index // 6 % 2 == 0,
+    )
+
+
+def soft_beside_stiff(index: int, precision: str) -> Case:
+    """λ_min/λ_max from ±1e-2 to ±1e-6, d ≤ 60; the rest uniform, or spread evenly over the orders of magnitude."""
+    g = randomness("soft_beside_stiff", index)
+    d = dimension(g, 2, 60)
+    ratio = 10.0 ** uniform(g, -6.0, -2.0)
+    rest = torch.rand(d, generator=g, dtype=torch.float64)
+    s = ratio ** (1.0 - rest) if index // 2 % 2 else 0.05 + 0.95 * rest
+    s[0], s[-1] = (-ratio if index % 2 else ratio), 1.0
+    norm = 0.0 if index // 4 % 3 == 0 else 10.0 ** uniform(g, -1.0, 1.0)
+    # Other terms follow the stiff modes, or, by turns, would hide the soft ones beyond a thousandth of their width.
+    strength = 10.0 ** uniform(g, -2.0, 0.0) * (ratio if index // 12 % 2 else 1.0)
+    size = 10.0 ** uniform(g, -3.0, 3.0)
+    return landscape(g, s, precision, norm=norm, size=size, cubic=strength, quartic=strength)
+
+
+def norm_of_x(index: int, precision: str) -> Case:
+    """‖x‖ from 1e-6 to 1e6; the width of the structure from 0.01·‖x‖ to max(1, 100·‖x‖).
+
+    0.01·‖x‖ is resolvable in float32: rounding of x and of Hx takes 6e-8·‖x‖, so that at a hundredth of the width a
+    difference is good to a thousandth of L1. In bf16 the width is at least ‖x‖.
+    """
+    g = randomness("norm_of_x", index)
+    d = dimension(g, 2, 200)
+    s = saddle_or_minimum(g, index, d)
+    norm = 10.0 ** uniform(g, -6.0, 6.0)
+    narrowest = 0.01 * norm if precision != "bf16" else norm
+    width = 10.0 ** uniform(g, math.log10(narrowest), math.log10(max(1.0, 100.0 * norm)))
+    cubic, quartic = uniform(g, 0.0, 1.0), uniform(g, 0.1, 1.0)
+    offset = index // 2 % 2 == 0
+    return landscape(g, s, precision, norm=norm, width=width, cubic=cubic, quartic=quartic, offset=offset)
