@@ -1,6 +1,6 @@
-"""A lower precision inside: the dtype of x promises digits that the function does not have, but for one smooth term.
+"""A lower precision inside: the dtype of x promises digits that the function does not have, but for smooth terms.
 
-Within a step of the stairs only the smooth term is seen, such as a weight decay, and it is convex.
+Within a step of the stairs only the smooth terms are seen, such as a weight decay, and they are convex.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _network(index: int, precision: str) -> Case:
 
 
 def _quadratic(index: int, precision: str, *, everything: bool) -> Case:
-    """f(x) = [½xᵀHx − bᵀx + Σ(c₃t³/(6w) + c₄t⁴/(24w²))]_low + ½μ‖x‖², t = x − x₀, λ_min(H + μ) as prescribed.
+    """f(x) = [½xᵀHx + Σ(c₃t³/(6w) + c₄t⁴/(24w²))]_low + ½μ‖x‖² − bᵀx, t = x − x₀, λ_min(H + μ) as prescribed.
 
     w is 0.1 to 10 times ‖x₀‖, but at least ‖x₀‖ around bfloat16; μ is 1e-4 to 0.1 of L1.
     """
@@ -62,14 +62,15 @@ def _quadratic(index: int, precision: str, *, everything: bool) -> Case:
     true = h.double() + decay * torch.eye(d, dtype=torch.float64)
     b = true @ x0.double()
     where = inner if everything else dtype
-    b_low, x_low = b.to(where), x0.to(where)
+    b_outer, x_low = b.to(dtype), x0.to(where)
 
     def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
         y, product = x.to(where), (h @ x.to(inner)).to(where)
         t = y - x_low
-        grad = product - b_low + t * t * (0.5 * third + fourth / 6.0 * t)
-        value = 0.5 * torch.dot(y, product) - torch.dot(b_low, y) + (t**3 * (third / 6.0 + fourth / 24.0 * t)).sum()
-        return value.to(dtype) + 0.5 * decay * torch.dot(x, x), grad.to(dtype) + decay * x
+        grad = product + t * t * (0.5 * third + fourth / 6.0 * t)
+        value = 0.5 * torch.dot(y, product) + (t**3 * (third / 6.0 + fourth / 24.0 * t)).sum()
+        ridge = 0.5 * decay * torch.dot(x, x) - torch.dot(b_outer, x)
+        return value.to(dtype) + ridge, grad.to(dtype) + decay * x - b_outer
 
     eigenvalues = torch.linalg.eigvalsh(true)
     return Case(
@@ -78,6 +79,5 @@ def _quadratic(index: int, precision: str, *, everything: bool) -> Case:
         lowest=float(eigenvalues[0]),
         largest=float(eigenvalues.abs().max()),
         curvature=lambda v: float(v @ true @ v),
-        # b is rounded inside, and that is the function that was meant.
-        gradient_norm=float((b_low.double() - b).norm()),
+        gradient_norm=float((b_outer.double() - b).norm()),
     )
