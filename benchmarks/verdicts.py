@@ -64,14 +64,17 @@ DECIDED = {
     "odd truncation": BOTH,
     "memory": BOTH,
     "soft beside stiff": BOTH,
+    "rough gradients": BOTH,
     "norm of x": BOTH,
+    "width at zero": BOTH,
+    "log barriers": BOTH,
     "published": BOTH,
 }
 """Where at most `UNDECIDED` may stay open, as a float64 reference decides: not on samples, not in bfloat16, not at
 kinks."""
 UNDECIDED, DECIDED_BF16 = 0.05, 0.6
 
-WITHOUT_BF16 = ("zoo", "memory", "published")
+WITHOUT_BF16 = ("zoo", "memory", "rough gradients", "published")
 """The zoo is there for its 50 seeds; what bf16 does to saddles like these, `symmetric` tells. Solvers and functions of
 others compute in float32 at least."""
 

@@ -25,8 +25,15 @@ from benchmarks.verdict_cases.finite_sums import sample_negative, sample_positiv
 from benchmarks.verdict_cases.formulas import ZOO_SEEDS, blocks, needle, symmetric, whole_zoo, zoo_points
 from benchmarks.verdict_cases.inner_precision import lower_precision_inside
 from benchmarks.verdict_cases.kinks import kinks_at_x, kinks_beside
-from benchmarks.verdict_cases.landscape import norm_of_x, odd_truncation, soft_beside_stiff, underflow
-from benchmarks.verdict_cases.memory import memory
+from benchmarks.verdict_cases.landscape import (
+    barriers,
+    norm_of_x,
+    odd_truncation,
+    soft_beside_stiff,
+    underflow,
+    width_at_zero,
+)
+from benchmarks.verdict_cases.memory import memory, rough
 from benchmarks.verdict_cases.published import published
 
 FAMILIES: dict[str, Callable[[int, str], Case]] = {
@@ -49,8 +56,11 @@ FAMILIES: dict[str, Callable[[int, str], Case]] = {
     "kinks beside x": kinks_beside,
     "kinks at x": kinks_at_x,
     "memory": memory,
+    "rough gradients": rough,
     "soft beside stiff": soft_beside_stiff,
     "norm of x": norm_of_x,
+    "width at zero": width_at_zero,
+    "log barriers": barriers,
     "published": published,
 }
 

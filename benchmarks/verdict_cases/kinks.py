@@ -38,7 +38,8 @@ def by_values(
 ) -> Callable[[Verdict], str]:
     """The rule of a function with kinks. `rise` is z ↦ F(x + z) − F(x) in float64; `reach` the nearest kink's distance.
 
-    - *saddle* is right if F falls along v and along −v at one length, or if the Hessian exists at x and vᵀHv < 0;
+    - *saddle* is right if F falls along v and along −v at one length, or if the Hessian holds as far as the resolution
+      and vᵀHv < 0; one way is enough if the reason says "one way";
     - *minimum* is false if F falls by more than γs²/2 along a known direction at a length s of one to four resolutions,
       or if the Hessian holds that far and λ_min < −γ;
     - *not stationary* is right only if F falls in proportion to s, by at least εs/2.
@@ -55,8 +56,10 @@ def by_values(
             assert verdict.direction is not None
             v = verdict.direction.double()
             v = v / v.norm()
-            curved = reach > 0.0 and float(v @ hessian @ v) < 0.0
-            return "right" if curved or any(falls(v, s, 0.0) and falls(-v, s, 0.0) for s in lengths) else "false saddle"
+            curved = reach > r and float(v @ hessian @ v) < 0.0
+            enough = any if "one way" in verdict.reason else all
+            fallen = any(enough(falls(sign * v, s, 0.0) for sign in (1.0, -1.0)) for s in lengths)
+            return "right" if curved or fallen else "false saddle"
         signed = [sign * v for v in downhill for sign in (1.0, -1.0)]
         if verdict.kind == "minimum":
             curved = reach > 4.0 * r and float(torch.linalg.eigvalsh(hessian)[0]) < -verdict.gamma - 1e-6 * size

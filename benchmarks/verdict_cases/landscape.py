@@ -10,7 +10,17 @@ import math
 import torch
 from torch import Tensor
 
-from benchmarks.verdict_cases.case import DTYPES, Case, dimension, integer, normal, randomness, rounded, uniform
+from benchmarks.verdict_cases.case import (
+    DTYPES,
+    Case,
+    dimension,
+    integer,
+    low_precision,
+    normal,
+    randomness,
+    rounded,
+    uniform,
+)
 from unsaddle import Function
 from unsaddle.problems import positive_semidefinite, random_spectrum
 
@@ -177,3 +187,45 @@ def norm_of_x(index: int, precision: str) -> Case:
     cubic, quartic = uniform(g, 0.0, 1.0), uniform(g, 0.1, 1.0)
     offset = index // 2 % 2 == 0
     return landscape(g, s, precision, norm=norm, width=width, cubic=cubic, quartic=quartic, offset=offset)
+
+
+def width_at_zero(index: int, precision: str) -> Case:
+    """x = 0, and structure of a width of 1e-7 to 0.1 (1e-5 to 0.1 in float32): nothing tells the scale beforehand.
+
+    Every precision resolves every width there.
+    """
+    g = randomness("width_at_zero", index)
+    s = saddle_or_minimum(g, index, dimension(g, 2, 200))
+    width = 10.0 ** uniform(g, -7.0 if precision == "float64" else -5.0, -1.0)
+    return landscape(g, s, precision, norm=0.0, width=width, cubic=uniform(g, 0.0, 1.0), quartic=uniform(g, -1.0, 1.0))
+
+
+def barriers(index: int, precision: str) -> Case:
+    """Σ c_i(x_i/x⁰_i − log x_i) − ½Σ k_i(x_i − x⁰_i)²: a pole beside x, at the distance x⁰_i along each axis.
+
+    x⁰_i is 1e-6 to 1 (1e-3 to 1 in float32) and all curvatures are at most 1. Beyond the pole values are nan, and
+    gradients are finite, as those of `torch.log`.
+    """
+    g = randomness("barriers", index)
+    d, dtype = dimension(g, 2, 60), DTYPES[precision]
+    s = saddle_or_minimum(g, index, d)
+    x0 = (10.0 ** ((-6.0 if precision == "float64" else -3.0) * torch.rand(d, generator=g, dtype=torch.float64))).to(
+        dtype
+    )
+    x0 = rounded(x0) if precision == "bf16" else x0
+    weight, down = (s.clamp(min=0.0) * x0.double().square()).to(dtype), (-s).clamp(min=0.0).to(dtype)
+
+    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+        z = x - x0
+        value = torch.dot(weight, x / x0 - torch.log(x)) - 0.5 * torch.dot(down, z * z)
+        return value, weight * (1.0 / x0 - 1.0 / x) - down * z
+
+    curvatures = weight.double() / x0.double().square() - down.double()
+    objective = Function(value_and_grad, gradient=True)
+    return Case(
+        objective=low_precision(objective) if precision == "bf16" else objective,
+        x=x0,
+        lowest=float(curvatures.min()),
+        largest=float(curvatures.abs().max()),
+        curvature=lambda v: float(torch.dot(curvatures, v * v)),
+    )

@@ -1,6 +1,11 @@
-"""Gradients with memory: an inner solver that starts from its last answer, as a self-consistent field does."""
+"""Gradients from inner solvers: with memory of the last answer, as a self-consistent field has, or rough.
+
+Values are better than gradients there: at a solution that is off by σ the gradient is off by σ, and the value by σ².
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -51,6 +56,40 @@ def memory(index: int, precision: str) -> Case:
 
     truth = a.double() - c.double().T @ torch.linalg.solve(b.double(), c.double())
     truth = (truth + truth.T) / 2.0
+    eigenvalues = torch.linalg.eigvalsh(truth)
+    return Case(
+        objective=Function(value_and_grad, gradient=True),
+        x=x0,
+        lowest=float(eigenvalues[0]),
+        largest=float(eigenvalues.abs().max()),
+        curvature=lambda v: float(v @ truth @ v),
+    )
+
+
+def rough(index: int, precision: str) -> Case:
+    """½zᵀHz + (c/24)Σz⁴, z = x − x₀, whose gradient has an error σ·sin(Kx): the same at the same x, and right on average.
+
+    σ is 1e-9 to 1e-4 of L1 (from 1e-6 in float32). The length of its waves is 1e-6 to 1e-14 (1e-3 to 1e-6 in float32),
+    so that it is a smooth function to probes that are nearer, and noise to those that are farther. The truth is that of
+    the values, H; |λ_min| of saddles is at least 0.03 of L1.
+    """
+    g = randomness("rough", index)
+    d, dtype = dimension(g, 2, 100), DTYPES[precision]
+    double = precision == "float64"
+    matrix, _ = rotated(g, saddle_or_minimum(g, index, d, softest=0.03))
+    x0 = point(g, d, 0.0 if index // 2 % 3 == 0 else 10.0 ** uniform(g, -1.0, 1.0), precision)
+    error = 10.0 ** uniform(g, -9.0 if double else -6.0, -4.0) / math.sqrt(d / 2.0)
+    fourth = 10.0 ** uniform(g, -2.0, 0.0)
+    h = matrix.to(dtype)
+    waves = (10.0 ** uniform(g, *((6.0, 14.0) if double else (3.0, 6.0))) * normal(g, d, d)).to(dtype)
+
+    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+        z = x - x0
+        product = h @ z
+        grad = product + fourth / 6.0 * z**3 + error * torch.sin(waves @ x)
+        return 0.5 * torch.dot(z, product) + fourth / 24.0 * (z**4).sum(), grad
+
+    truth = h.double()
     eigenvalues = torch.linalg.eigvalsh(truth)
     return Case(
         objective=Function(value_and_grad, gradient=True),
