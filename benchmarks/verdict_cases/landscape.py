@@ -203,15 +203,13 @@ def width_at_zero(index: int, precision: str) -> Case:
 def barriers(index: int, precision: str) -> Case:
     """Σ c_i(x_i/x⁰_i − log x_i) − ½Σ k_i(x_i − x⁰_i)²: a pole beside x, at the distance x⁰_i along each axis.
 
-    x⁰_i is 1e-6 to 1 (1e-3 to 1 in float32) and all curvatures are at most 1. Beyond the pole values are nan, and
-    gradients are finite, as those of `torch.log`.
+    x⁰_i is 1e-6 to 1 and all curvatures are at most 1. Beyond the pole values are nan, and gradients are finite, as
+    those of `torch.log`. float64 has a radius that suits all axes, float32 has none.
     """
     g = randomness("barriers", index)
     d, dtype = dimension(g, 2, 60), DTYPES[precision]
     s = saddle_or_minimum(g, index, d)
-    x0 = (10.0 ** ((-6.0 if precision == "float64" else -3.0) * torch.rand(d, generator=g, dtype=torch.float64))).to(
-        dtype
-    )
+    x0 = (10.0 ** (-6.0 * torch.rand(d, generator=g, dtype=torch.float64))).to(dtype)
     x0 = rounded(x0) if precision == "bf16" else x0
     weight, down = (s.clamp(min=0.0) * x0.double().square()).to(dtype), (-s).clamp(min=0.0).to(dtype)
 

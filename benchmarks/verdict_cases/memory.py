@@ -67,7 +67,7 @@ def memory(index: int, precision: str) -> Case:
 
 
 def rough(index: int, precision: str) -> Case:
-    """½zᵀHz + (c/24)Σz⁴, z = x − x₀, whose gradient has an error σ·sin(Kx): the same at the same x, and right on average.
+    """½zᵀHz + (c/24)Σz⁴, z = x − x₀, whose gradient has an error σ·sin(Kx): the same at the same x, zero on average.
 
     σ is 1e-9 to 1e-4 of L1 (from 1e-6 in float32). The length of its waves is 1e-6 to 1e-14 (1e-3 to 1e-6 in float32),
     so that it is a smooth function to probes that are nearer, and noise to those that are farther. The truth is that of

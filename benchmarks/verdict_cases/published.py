@@ -13,56 +13,22 @@ import torch
 from torch import Tensor
 
 from benchmarks.verdict_cases.case import DTYPES, Case, integer, normal, randomness, uniform
+from benchmarks.verdict_cases.networks import network
+from benchmarks.verdict_cases.stationary import (
+    Array,
+    Derivative,
+    dense_case,
+    derivatives,
+    descended,
+    is_saddle,
+    newton,
+    searched,
+)
 from unsaddle import Function, numpy_function
 from unsaddle.objective import Objective
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
-Derivative = Callable[[Array], Array]
-
 POINTS = 12
 """Stationary points of each kind of function. Further indices take them again, with another seed."""
-
-
-def newton(
-    gradient: Derivative, hessian: Derivative, x: Array, steps: int = 60, *, uphill: bool = False
-) -> Array | None:
-    """A stationary point near x, minimum or saddle, by short Newton steps; None if they do not arrive.
-
-    `uphill` leads to a saddle: against the gradient along all eigenvectors but the lowest one.
-    """
-    for _ in range(steps):
-        g, (values, basis) = gradient(x), np.linalg.eigh(hessian(x))
-        size = np.abs(values).max()
-        if not np.isfinite(g).all() or size == 0.0:
-            return None
-        kept = np.abs(values) > 1e-7 * size  # Rigid motions stay as they are.
-        if uphill:
-            values = np.abs(values)
-            values[np.argmax(kept)] *= -1.0
-        step = -(basis[:, kept] @ ((basis[:, kept].T @ g) / values[kept]))
-        length, most = np.linalg.norm(step), 0.1 * max(1.0, float(np.linalg.norm(x)))
-        x = x + step * min(1.0, most / length) if length > 0.0 else x
-        if length <= 1e-13 * max(1.0, float(np.linalg.norm(x))):
-            break
-    # It has arrived if rounding is all that is left.
-    return x if np.linalg.norm(gradient(x)) <= 1e-9 * size * max(1.0, float(np.linalg.norm(x))) else None
-
-
-def descended(fun: Callable[[Array], float], gradient: Derivative, hessian: Derivative, x: Array) -> Array | None:
-    """A minimum: SciPy's BFGS, then Newton."""
-    from scipy.optimize import minimize
-
-    return newton(gradient, hessian, minimize(fun, x, jac=gradient, method="BFGS").x)
-
-
-def derivatives(loss: Callable[[Tensor], Tensor]) -> tuple[Callable[[Array], float], Derivative, Derivative]:
-    """A loss, its gradient and its Hessian, for arrays."""
-    grad, hess = torch.func.grad(loss), torch.func.hessian(loss)
-
-    def array(of: Callable[[Tensor], Tensor]) -> Derivative:
-        return lambda x: of(torch.from_numpy(x)).detach().numpy()
-
-    return lambda x: float(loss(torch.from_numpy(x))), array(grad), array(hess)
 
 
 def by_differences(gradient: Derivative, x: Array, width: float = 1e-4) -> Array:
@@ -73,26 +39,6 @@ def by_differences(gradient: Derivative, x: Array, width: float = 1e-4) -> Array
         rows.append((8.0 * near - far) / (12.0 * np.linalg.norm(e)))
     matrix = np.array(rows)
     return (matrix + matrix.T) / 2.0
-
-
-def _is_saddle(hessian: Array, share: float) -> bool:
-    """Whether λ_min is below zero by this share of λ_max."""
-    values = np.linalg.eigvalsh(hessian)
-    return bool(values[0] < -share * values[-1])
-
-
-def _case(objective: Objective, x: Tensor, hessian: Array, gradient_norm: float, seed: int) -> Case:
-    truth = torch.from_numpy(hessian)
-    eigenvalues = torch.linalg.eigvalsh(truth)
-    return Case(
-        objective=objective,
-        x=x,
-        lowest=float(eigenvalues[0]),
-        largest=float(eigenvalues.abs().max()),
-        curvature=lambda v: float(v @ truth @ v),
-        gradient_norm=gradient_norm,
-        seed=seed,
-    )
 
 
 def _numpy_case(
@@ -114,16 +60,7 @@ def _numpy_case(
 
         objective = Function(rounded, gradient=True)
     here = point.double().numpy()
-    return _case(objective, point, hessian(here), float(np.linalg.norm(gradient(here))), seed)
-
-
-def _searched(make: Callable[[torch.Generator], Array | None], name: str, index: int) -> Array:
-    """The first start that leads somewhere."""
-    for attempt in range(200):
-        x = make(randomness(name, 1000 * index + attempt))
-        if x is not None:
-            return x
-    raise RuntimeError(f"no stationary point found for {name} {index}")
+    return dense_case(objective, point, hessian(here), float(np.linalg.norm(gradient(here))), seed)
 
 
 # --- Rosenbrock -----------------------------------------------------------------------------------------------------
@@ -142,9 +79,9 @@ def _rosenbrock_point(index: int) -> Array:
             d = integer(g, 2, 30)
             return descended(rosen, rosen_der, rosen_hess, (0.5 * normal(g, d)).numpy())
         x = newton(rosen_der, rosen_hess, (0.7 * normal(g, integer(g, 4, 30))).numpy(), 300)
-        return x if x is not None and _is_saddle(rosen_hess(x), 1e-4) else None
+        return x if x is not None and is_saddle(rosen_hess(x), 1e-4) else None
 
-    return _searched(make, "rosenbrock", index)
+    return searched(make, "rosenbrock", index)
 
 
 def _rosenbrock(index: int, precision: str, seed: int) -> Case:
@@ -183,7 +120,7 @@ def _process(index: int) -> tuple[Callable[[Array], float], Derivative, Array]:
         x = newton(gradient, hessian, start, uphill=True) if index % 2 else descended(fun, gradient, hessian, start)
         if x is None or np.abs(x).max() > 8.0:
             continue
-        if _is_saddle(hessian(x), 1e-3) == bool(index % 2):
+        if is_saddle(hessian(x), 1e-3) == bool(index % 2):
             return fun, gradient, x
     raise RuntimeError(f"no stationary point found for process {index}")
 
@@ -216,9 +153,9 @@ def _cluster(index: int) -> Array:
             x = newton(gradient, hessian, x + 0.1 * normal(g, 3 * count).numpy(), uphill=True)
         if x is None or np.abs(x).max() > 10.0:
             return None
-        return x if _is_saddle(hessian(x), 1e-3) == bool(index % 2) else None
+        return x if is_saddle(hessian(x), 1e-3) == bool(index % 2) else None
 
-    return _searched(make, "cluster", index)
+    return searched(make, "cluster", index)
 
 
 def _lennard_jones(index: int, precision: str, seed: int) -> Case:
@@ -239,92 +176,8 @@ def _lennard_jones(index: int, precision: str, seed: int) -> Case:
     return _numpy_case(fun, gradient, derivatives(_pairs)[2], x, precision, seed)
 
 
-# --- Networks --------------------------------------------------------------------------------------------------------
-
-
-def _module(index: int, g: torch.Generator) -> tuple[torch.nn.Module, Tensor]:
-    """A network of torch's own layers in float64, and its inputs."""
-    with torch.random.fork_rng():
-        torch.manual_seed(index)
-        smooth = (torch.nn.Tanh, torch.nn.GELU, torch.nn.Softplus, torch.nn.SiLU)[index // 8 % 4]
-        if index // 2 % 4 == 0:
-            net: torch.nn.Module = torch.nn.Sequential(
-                torch.nn.Linear(3, 4), smooth(), torch.nn.Linear(4, 4), smooth(), torch.nn.Linear(4, 1)
-            )
-            return net.double(), normal(g, 20, 3)
-        if index // 2 % 4 == 1:
-            net = torch.nn.Sequential(torch.nn.Linear(3, 6), smooth(), torch.nn.Linear(6, 1))
-            return net.double(), normal(g, 20, 3)
-        if index // 2 % 4 == 2:
-            net = torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3), smooth(), torch.nn.Flatten(), torch.nn.Linear(9, 1))
-            return net.double(), normal(g, 20, 2, 5)
-        net = torch.nn.Sequential(torch.nn.Bilinear(2, 3, 4), smooth(), torch.nn.Linear(4, 1))
-        return _Pair(net).double(), normal(g, 20, 5)
-
-
-class _Pair(torch.nn.Module):
-    """`Bilinear` takes two inputs."""
-
-    def __init__(self, net: torch.nn.Sequential) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, x: Tensor) -> Tensor:
-        first, *rest = self.net
-        out = first(x[:, :2], x[:, 2:])
-        for layer in rest:
-            out = layer(out)
-        return out
-
-
-@functools.cache
-def _network_point(index: int) -> tuple[Callable[[Tensor], Tensor], Array]:
-    """Mean squared error or logistic loss with a weight decay, and a stationary point."""
-    for attempt in range(100):
-        g = randomness("network", 1000 * index + attempt)
-        net, inputs = _module(index, g)
-        labels = normal(g, 20)
-        names = [(name, p.shape) for name, p in net.named_parameters()]
-        start = torch.cat([p.detach().flatten() for p in net.parameters()])
-        loss_of = (
-            torch.nn.functional.mse_loss if index // 4 % 2 else torch.nn.functional.binary_cross_entropy_with_logits
-        )
-        if not index // 4 % 2:
-            labels = (labels > 0.0).double()
-
-        def loss(
-            x: Tensor,
-            net: Any = net,
-            inputs: Tensor = inputs,
-            labels: Tensor = labels,
-            names: Any = names,
-            of: Any = loss_of,
-        ) -> Tensor:
-            parts = x.split([shape.numel() for _, shape in names])
-            parameters = {name: part.view(shape) for (name, shape), part in zip(names, parts, strict=True)}
-            outputs = torch.func.functional_call(net, parameters, inputs.to(x.dtype))[:, 0]
-            return of(outputs, labels.to(x.dtype)) + 0.01 * x.square().sum()
-
-        fun, gradient, hessian = derivatives(loss)
-        x0 = start.numpy()
-        x = newton(gradient, hessian, x0, uphill=True) if index % 2 else descended(fun, gradient, hessian, 3.0 * x0)
-        if x is None:
-            continue
-        if _is_saddle(hessian(x), 1e-3) == bool(index % 2):
-            return loss, x
-    raise RuntimeError(f"no stationary point found for network {index}")
-
-
-def _network(index: int, precision: str, seed: int) -> Case:
-    loss, x = _network_point(index)
-    point = torch.from_numpy(x).to(DTYPES[precision])
-    hessian = torch.func.hessian(loss)(point.double()).detach().numpy()
-    norm = float(torch.func.grad(loss)(point.double()).norm())
-    return _case(Function(loss), point, hessian, norm, seed)
-
-
 def published(index: int, precision: str) -> Case:
     """By turns: Rosenbrock (SciPy), a Gaussian process (scikit-learn), a cluster (ASE), a network (torch.nn)."""
-    make = (_rosenbrock, _gaussian_process, _lennard_jones, _network)[index // 2 % 4]
+    make = (_rosenbrock, _gaussian_process, _lennard_jones, network)[index // 2 % 4]
     which = 2 * (index // 8 % (POINTS // 2)) + index % 2
     return make(which, precision, index)
