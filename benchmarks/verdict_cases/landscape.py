@@ -173,16 +173,17 @@ def soft_beside_stiff(index: int, precision: str) -> Case:
 
 
 def norm_of_x(index: int, precision: str) -> Case:
-    """‖x‖ from 1e-6 to 1e6; the width of the structure from 0.01·‖x‖ to max(1, 100·‖x‖).
+    """‖x‖ from 1e-6 to 1e6; the width of the structure from its narrowest share of ‖x‖ to max(1, 100·‖x‖).
 
-    0.01·‖x‖ is resolvable in float32: rounding of x and of Hx takes 6e-8·‖x‖, so that at a hundredth of the width a
-    difference is good to a thousandth of L1. In bf16 the width is at least ‖x‖.
+    The narrowest that each precision resolves with room to spare: 1e-6·‖x‖ in float64, 0.01·‖x‖ in float32, ‖x‖ in
+    bf16. Rounding of x and of Hx takes 1e-16, 6e-8 and 4e-3 of ‖x‖, so that at a hundredth of the width a difference is
+    good to a thousandth of L1 in float64 and float32.
     """
     g = randomness("norm_of_x", index)
     d = dimension(g, 2, 200)
     s = saddle_or_minimum(g, index, d)
     norm = 10.0 ** uniform(g, -6.0, 6.0)
-    narrowest = 0.01 * norm if precision != "bf16" else norm
+    narrowest = {"float64": 1e-6, "float32": 1e-2, "bf16": 1.0}[precision] * norm
     width = 10.0 ** uniform(g, math.log10(narrowest), math.log10(max(1.0, 100.0 * norm)))
     cubic, quartic = uniform(g, 0.0, 1.0), uniform(g, 0.1, 1.0)
     offset = index // 2 % 2 == 0
