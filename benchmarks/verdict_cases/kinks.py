@@ -40,8 +40,8 @@ def by_values(
 
     - *saddle* is right if F falls along v and along −v at one length, or if the Hessian holds as far as the resolution
       and vᵀHv < 0; one way is enough if the reason says "one way";
-    - *minimum* is false if F falls by more than γs²/2 along a known direction at a length s of one to four resolutions,
-      or if the Hessian holds that far and λ_min < −γ;
+    - *minimum* is false if F falls by more than εs + γs²/2, which ε and γ allow, along a known direction at a length s
+      of one to four resolutions, or if the Hessian holds that far and λ_min < −γ;
     - *not stationary* is right only if F falls in proportion to s, by at least εs/2.
     """
     size = float(torch.linalg.matrix_norm(hessian, 2))
@@ -63,7 +63,9 @@ def by_values(
         signed = [sign * v for v in downhill for sign in (1.0, -1.0)]
         if verdict.kind == "minimum":
             curved = reach > 4.0 * r and float(torch.linalg.eigvalsh(hessian)[0]) < -verdict.gamma - 1e-6 * size
-            fallen = any(falls(v, s, 0.5 * verdict.gamma * s * s) for v in signed for s in lengths[:3])
+            fallen = any(
+                falls(v, s, verdict.eps * s + 0.5 * verdict.gamma * s * s) for v in signed for s in lengths[:3]
+            )
             return "false minimum" if curved or fallen else "right"
         steep = any(falls(v, s, 0.5 * verdict.eps * s) for v in signed for s in lengths[:3])
         return "right" if steep else "false not stationary"
@@ -151,7 +153,7 @@ def kinks_at_x(index: int, precision: str) -> Case:
     """Kinks exactly at x: |wᵀz| and ReLU, upwards, downwards, and some of each. F may fall one way only."""
     g = randomness("kinks_at_x", index)
     count = integer(g, 1, 5)
-    strength = 10.0 ** uniform(g, -3.0, 0.0) * (0.1 + torch.rand(count, generator=g, dtype=torch.float64))
+    strength = 10.0 ** uniform(g, -6.0, 0.0) * (0.1 + torch.rand(count, generator=g, dtype=torch.float64))
     signs = (torch.ones(count), -torch.ones(count), torch.randint(0, 2, (count,), generator=g) * 2.0 - 1.0)
     kind = "absolute" if index // 6 % 2 else "relu"
     return _with_kinks(g, index, precision, torch.zeros(count).double(), strength * signs[index // 2 % 3], kind)
