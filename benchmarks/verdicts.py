@@ -9,7 +9,8 @@ that are sampled. What counts, with the γ and the ε that the verdict states:
 - *not stationary* is false if ‖∇F(x)‖ ≤ ε;
 - *undecided* is never false. It is counted, with its reasons;
 - *interval off*: `verdict.interval` does not contain λ_min, of a minimum, or the exact curvature along the direction;
-- *bound off*: λ_min < −`verdict.bound`, whatever the kind.
+- *bound off*: λ_min < −`verdict.bound`, whatever the kind; or a minimum whose bound is above γ, so that nothing has
+  excluded curvature below −γ.
 
 Kinks have a rule of their own, by values (`benchmarks.verdict_cases.kinks`).
 
@@ -68,6 +69,7 @@ DECIDED = {
     "norm of x": BOTH,
     "width at zero": BOTH,
     "log barriers": ("float64",),  # In float32 no radius suits all axes.
+    "drowned values": BOTH,
     "published": BOTH,
 }
 """Where at most `UNDECIDED` may stay open, as a float64 reference decides: not on samples, not in bfloat16, not at
@@ -130,7 +132,8 @@ def numbers_off(verdict: Verdict, case: Case, precision: str) -> list[str]:
         truth = case.lowest if verdict.direction is None else along(verdict, case)
         low, high = verdict.interval
         off += [] if low - margin <= truth <= high + margin else ["interval off"]
-    return off if case.lowest >= -verdict.bound - margin else [*off, "bound off"]
+    proven = verdict.kind != "minimum" or verdict.bound <= verdict.gamma + margin
+    return off if proven and case.lowest >= -verdict.bound - margin else [*off, "bound off"]
 
 
 def run(job: tuple[str, str, int]) -> dict[str, Any]:

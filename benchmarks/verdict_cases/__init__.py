@@ -27,6 +27,7 @@ from benchmarks.verdict_cases.inner_precision import lower_precision_inside
 from benchmarks.verdict_cases.kinks import kinks_at_x, kinks_beside
 from benchmarks.verdict_cases.landscape import (
     barriers,
+    drowned_values,
     norm_of_x,
     odd_truncation,
     soft_beside_stiff,
@@ -61,6 +62,7 @@ FAMILIES: dict[str, Callable[[int, str], Case]] = {
     "norm of x": norm_of_x,
     "width at zero": width_at_zero,
     "log barriers": barriers,
+    "drowned values": drowned_values,
     "published": published,
 }
 

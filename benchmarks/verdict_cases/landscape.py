@@ -6,6 +6,7 @@ Each is a landscape in floating point: the Hessian is known to the last digit, a
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -188,6 +189,30 @@ def norm_of_x(index: int, precision: str) -> Case:
     cubic, quartic = uniform(g, 0.0, 1.0), uniform(g, 0.1, 1.0)
     offset = index // 2 % 2 == 0
     return landscape(g, s, precision, norm=norm, width=width, cubic=cubic, quartic=quartic, offset=offset)
+
+
+def drowned_values(index: int, precision: str) -> Case:
+    """A large constant in F, so that values show no fall, and a λ_min just below −γ beside many just above it.
+
+    The constant is 1e2 to 1e7, in float64 1e6 to 1e14; λ_min of saddles is −0.0105 to −0.02 of L1, and 2 to 29 others
+    are −0.006 to −0.0095. Minima have none of them.
+    """
+    g = randomness("drowned_values", index)
+    d = dimension(g, 40, 200)
+    s = torch.rand(d, generator=g, dtype=torch.float64)
+    s[-1] = 1.0
+    if index % 2:
+        s[: integer(g, 3, 30)] = -uniform(g, 0.006, 0.0095)
+        s[0] = -uniform(g, 0.0105, 0.02)
+    case = landscape(g, s, precision, norm=10.0 ** uniform(g, -1.0, 1.0), cubic=0.1, quartic=0.1)
+    constant = 10.0 ** (uniform(g, 6.0, 14.0) if precision == "float64" else uniform(g, 2.0, 7.0))
+    f = case.objective.sample()
+
+    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+        value, grad = f.value_and_grad(x)
+        return value + constant, grad
+
+    return replace(case, objective=Function(value_and_grad, gradient=True))
 
 
 def width_at_zero(index: int, precision: str) -> Case:
