@@ -52,7 +52,7 @@ BOTH = ("float64", "float32")
 DECIDED = {
     "random spectra": BOTH,
     "near-ties": BOTH,
-    "-gamma(1±0.1)": BOTH,
+    "around -gamma": BOTH,
     "needle, d=1e4": BOTH,
     "symmetric": BOTH,
     "equal units": BOTH,

@@ -40,7 +40,7 @@ from benchmarks.verdict_cases.published import published
 FAMILIES: dict[str, Callable[[int, str], Case]] = {
     "random spectra": random_spectra,
     "near-ties": ties,
-    "-gamma(1±0.1)": threshold,
+    "around -gamma": threshold,
     "needle, d=1e4": needle,
     "symmetric": symmetric,
     "equal units": equal_units,
