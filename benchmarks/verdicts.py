@@ -7,11 +7,18 @@ that are sampled. What counts, with the γ and the ε that the verdict states:
 - *saddle* is false if the exact curvature along the returned direction is not below zero, or the point is not
   stationary. Between −γ and 0 both minimum and saddle are right;
 - *not stationary* is false if ‖∇F(x)‖ ≤ ε;
-- *undecided* is never false. It is counted, with its reasons.
+- *undecided* is never false. It is counted, with its reasons;
+- *interval off*: `verdict.interval` does not contain λ_min, of a minimum, or the exact curvature along the direction;
+- *bound off*: λ_min < −`verdict.bound`, whatever the kind; or a minimum whose bound is above γ, so that nothing has
+  excluded curvature below −γ.
 
-Wanted: no false saddle in any precision; false minima and false "not stationary" no more than δ allows. A family of N
-instances passes if it has no more than k false ones, where more than k would come with a probability below 1e-3 if the
-rate were δ = 0.05: for N = 300, k = 28.
+Kinks have a rule of their own, by values (`benchmarks.verdict_cases.kinks`).
+
+Wanted: no false saddle in any precision; everything else that is false no more than δ allows. A family of N instances
+passes if it has no more than k false ones, where more than k would come with a probability below 1e-3 if the rate were
+δ = 0.05: for N = 300, k = 28. For false minima, N counts the instances that are none.
+Undecided at most 5 % where a float64 reference decides (`DECIDED`), and more than 60 % of random spectra decided in
+bf16.
 
 `needle, d=1e4` takes most of the time.
 """
@@ -27,14 +34,51 @@ from typing import Any
 
 import torch
 
+from benchmarks import verdict_cases
 from benchmarks.environment import Report, options, table
-from benchmarks.verdict_cases import DTYPES, FAMILIES, ZOO_SEEDS, Case, zoo_points
+from benchmarks.verdict_cases import DTYPES, ZOO_SEEDS, Case, zoo_points
 from unsaddle import Verdict, is_minimum
 
 DELTA, SIGNIFICANT = 0.05, 1e-3
 REASONS = {"gradient may": "GRADIENT_UNSURE", "on the sample, but": "HESSIAN_UNSURE", "farther from x": "STAIRCASE"}
 """Of verdicts that are undecided after an extraction that was not."""
 OUTCOMES = ("right", "false minimum", "false saddle", "false not stationary", "undecided")
+OFF = ("interval off", "bound off")
+
+FAMILIES = verdict_cases.FAMILIES
+"""A further module of cases joins here: `verdict_cases.FAMILIES | sampled_cases.FAMILIES`."""
+
+BOTH = ("float64", "float32")
+DECIDED = {
+    "random spectra": BOTH,
+    "near-ties": BOTH,
+    "around -gamma": BOTH,
+    "needle, d=1e4": BOTH,
+    "symmetric": BOTH,
+    "equal units": BOTH,
+    "equal blocks": BOTH,
+    "badly scaled": BOTH,
+    "large gradient": BOTH,
+    "zoo": BOTH,
+    "lower precision inside": ("float64",),  # float32 there is bfloat16 inside.
+    "underflow": BOTH,
+    "odd truncation": BOTH,
+    "memory": BOTH,
+    "soft beside stiff": BOTH,
+    "rough gradients": BOTH,
+    "norm of x": BOTH,
+    "width at zero": BOTH,
+    "log barriers": ("float64",),  # In float32 no radius suits all axes.
+    "drowned values": BOTH,
+    "published": BOTH,
+}
+"""Where at most `UNDECIDED` may stay open, as a float64 reference decides: not on samples, not in bfloat16, not at
+kinks."""
+UNDECIDED, DECIDED_BF16 = 0.05, 0.6
+
+WITHOUT_BF16 = ("zoo", "memory", "rough gradients", "published")
+"""The zoo is there for its 50 seeds; what bf16 does to saddles like these, `symmetric` tells. Solvers and functions of
+others compute in float32 at least."""
 
 
 def allowed(runs: int) -> int:
@@ -57,16 +101,39 @@ def judge(verdict: Verdict, case: Case, precision: str) -> str:
     """What the verdict is worth."""
     if verdict.kind == "undecided":
         return "undecided"
+    if case.judge is not None:
+        return case.judge(verdict)
     stationary = case.gradient_norm <= verdict.eps
     if verdict.kind == "not stationary":
         return "false not stationary" if stationary else "right"
     if verdict.kind == "minimum":
-        # λ_min = −γ to the last digit is not below it.
-        rounding = 8.0 * torch.finfo(DTYPES[precision]).eps * case.largest
-        return "right" if stationary and case.lowest >= -verdict.gamma - rounding else "false minimum"
+        return "right" if stationary and case.lowest >= -verdict.gamma - rounding(case, precision) else "false minimum"
+    return "right" if stationary and along(verdict, case) < 0.0 else "false saddle"
+
+
+def rounding(case: Case, precision: str) -> float:
+    """λ_min = −γ to the last digit is not below it."""
+    return 8.0 * torch.finfo(DTYPES[precision]).eps * case.largest
+
+
+def along(verdict: Verdict, case: Case) -> float:
+    """The exact curvature along the direction of a verdict."""
     assert verdict.direction is not None
     v = verdict.direction.double()
-    return "right" if stationary and case.curvature(v / v.norm()) < 0.0 else "false saddle"
+    return case.curvature(v / v.norm())
+
+
+def numbers_off(verdict: Verdict, case: Case, precision: str) -> list[str]:
+    """Which of the verdict's numbers exclude the truth, where the Hessian at x is what they are about."""
+    if not case.reach > 4.0 * verdict.resolution:
+        return []
+    off, margin = [], rounding(case, precision)
+    if verdict.direction is not None or verdict.kind == "minimum":
+        truth = case.lowest if verdict.direction is None else along(verdict, case)
+        low, high = verdict.interval
+        off += [] if low - margin <= truth <= high + margin else ["interval off"]
+    proven = verdict.kind != "minimum" or verdict.bound <= verdict.gamma + margin
+    return off if proven and case.lowest >= -verdict.bound - margin else [*off, "bound off"]
 
 
 def run(job: tuple[str, str, int]) -> dict[str, Any]:
@@ -75,41 +142,53 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
     case = FAMILIES[family](index, precision)
     start = time.perf_counter()
     verdict = is_minimum(case.objective, case.x, gamma=case.gamma, samples=case.samples, seed=case.seed)
+    seconds = time.perf_counter() - start
     status = verdict.evidence.status.name
     if verdict.kind == "undecided":
         status = next((name for words, name in REASONS.items() if words in verdict.reason), status)
     return {
         "outcome": judge(verdict, case, precision),
-        "kind": verdict.kind,
+        "off": numbers_off(verdict, case, precision),
+        "is_other": case.judge is not None or case.lowest < 0.0 or case.gradient_norm > verdict.eps,
+        "kind": str(verdict.kind),
         "status": status,
         "dimension": case.x.numel(),
+        "x_norm": float(case.x.double().norm()),
         "lowest": case.lowest,
         "largest": case.largest,
+        "true_curvature": None if verdict.direction is None else along(verdict, case),
+        "reach": case.reach,
         "gamma": verdict.gamma,
+        "bound": verdict.bound,
+        "curvature": verdict.curvature,
+        "interval": list(verdict.interval),
+        "resolution": verdict.resolution,
         "gradient_norm": verdict.gradient_norm,
         "true_gradient_norm": case.gradient_norm,
         "eps": verdict.eps,
         "gradients": verdict.cost.gradients,
-        "seconds": time.perf_counter() - start,
+        "seconds": seconds,
+        "reason": verdict.reason,
     }
 
 
 def main() -> int:
     parser = options("False verdicts of is_minimum, on problems of which the truth is known.")
     parser.add_argument("--instances", type=int, default=300, help="of each family and precision")
-    parser.add_argument("--only", choices=FAMILIES, default=None, metavar="NAME", help=f"one of: {', '.join(FAMILIES)}")
+    names = ", ".join(FAMILIES)
+    parser.add_argument("--only", nargs="+", choices=FAMILIES, default=list(FAMILIES), metavar="NAME", help=names)
+    parser.add_argument("--precision", nargs="+", choices=DTYPES, default=list(DTYPES))
     arguments = parser.parse_args()
     report = Report.begin("verdicts", arguments)
     first = arguments.seed * 1_000_000
     jobs = [
         (family, precision, index)
-        for family in ([arguments.only] if arguments.only else FAMILIES)
-        for precision in DTYPES
+        for family in arguments.only
+        for precision in arguments.precision
         for index in (
             range(len(zoo_points()) * ZOO_SEEDS) if family == "zoo" else range(first, first + arguments.instances)
         )
-        # The zoo is there for its 50 seeds; what bf16 does to saddles like these, `symmetric` tells.
-        if not (family == "zoo" and precision == "bf16")
+        if not (family in WITHOUT_BF16 and precision == "bf16")
     ]
     with ProcessPoolExecutor(
         arguments.threads, multiprocessing.get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
@@ -120,17 +199,31 @@ def main() -> int:
         report.row(
             settings={"family": family, "precision": precision}, status=outcome["status"], seed=index, **measured
         )
-    print_outcomes(report, outcomes)
-    return report.end(arguments.out)
-
-
-def print_outcomes(report: Report, outcomes: dict[tuple[str, str, int], dict[str, Any]]) -> None:
+    print_false(outcomes)
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for (family, precision, _), outcome in outcomes.items():
         groups.setdefault((family, precision), []).append(outcome)
+    print_outcomes(groups)
+    print_wanted(report, groups)
+    return report.end(arguments.out)
+
+
+def print_false(outcomes: dict[tuple[str, str, int], dict[str, Any]]) -> None:
+    """Every false verdict and every number that is off, with its index, so that it can be asked for again."""
+    for (family, precision, index), row in outcomes.items():
+        wrong = row["off"] if row["outcome"] in ("right", "undecided") else [row["outcome"], *row["off"]]
+        if wrong:
+            numbers = ", ".join(f"{key} {row[key]:.3g}" for key in ("lowest", "largest", "gamma", "bound"))
+            low, high = row["interval"]
+            print(f"  {family}, {precision}, {index}: {', '.join(wrong)}; {numbers}, interval {low:.3g} to {high:.3g}")
+
+
+def print_outcomes(groups: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
+    """A line a family and precision: outcomes, numbers that are off, cost, and why verdicts are undecided."""
     lines = []
     for (family, precision), rows in groups.items():
         counts = Counter(row["outcome"] for row in rows)
+        off = Counter(name for row in rows for name in row["off"])
         why = Counter(row["status"] for row in rows if row["outcome"] == "undecided")
         gradients = sorted(row["gradients"] for row in rows)
         lines.append(
@@ -139,24 +232,40 @@ def print_outcomes(report: Report, outcomes: dict[tuple[str, str, int], dict[str
                 precision,
                 str(len(rows)),
                 *(str(counts[outcome]) for outcome in OUTCOMES),
+                f"{counts['undecided'] / len(rows):.1%}",
+                *(str(off[name]) for name in OFF),
                 f"{gradients[len(gradients) // 2]}",
                 f"{sum(row['seconds'] for row in rows) / len(rows) * 1e3:.0f}",
                 ", ".join(f"{status.lower()} {count}" for status, count in why.most_common()) or "-",
             ]
         )
-    heads = ["family", "precision", "runs", "right", "false min", "false sad", "false n.s.", "undecided"]
+    heads = ["family", "precision", "runs", "right", "false min", "false sad", "false n.s.", "undecided", "share", *OFF]
     table("verdicts", [*heads, "gradients", "ms", "why undecided"], lines)
     print()
+
+
+def print_wanted(report: Report, groups: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
+    """What was wanted beside what came."""
     for precision in DTYPES:
         false = sum(r["outcome"] == "false saddle" for (_, p), rows in groups.items() if p == precision for r in rows)
         report.want(f"false saddles in {precision}", false, at_most=0)
-    for outcome in ("false minimum", "false not stationary"):
+    runs = sum(len(rows) for rows in groups.values())
+    for name in ("false minimum", "false not stationary", *OFF):
+        total = 0
         for (family, precision), rows in groups.items():
-            false, limit = sum(row["outcome"] == outcome for row in rows), allowed(len(rows))
+            false = sum(row["outcome"] == name or name in row["off"] for row in rows)
+            total += false
+            # At a minimum, "minimum" cannot be false: only the other points count.
+            n = sum(row["is_other"] for row in rows) if name == "false minimum" else len(rows)
             if false:
-                report.want(f"{outcome}, {family}, {precision}, of {len(rows)}", false, at_most=limit)
-        total = sum(row["outcome"] == outcome for rows in groups.values() for row in rows)
-        report.want(f"{outcome}, all of {len(outcomes)}", total, at_most=allowed(len(outcomes)))
+                report.want(f"{name}, {family}, {precision}, of {n}", false, at_most=allowed(n))
+        report.want(f"{name}, all of {runs}", total, at_most=allowed(runs))
+    for (family, precision), rows in groups.items():
+        share = sum(row["outcome"] == "undecided" for row in rows) / len(rows)
+        if precision in DECIDED.get(family, ()):
+            report.want(f"undecided, {family}, {precision}", share, at_most=UNDECIDED)
+        elif (family, precision) == ("random spectra", "bf16"):
+            report.want(f"decided, {family}, {precision}", 1.0 - share, at_most=1.0, at_least=DECIDED_BF16)
 
 
 if __name__ == "__main__":

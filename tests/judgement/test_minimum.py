@@ -1,6 +1,6 @@
 """Verdicts with no argument but F and x: right at every stationary point of the zoo, and a reason where there is none.
 
-`python -m benchmarks.verdicts` asks the same of 50 seeds and of 300 instances of twelve families.
+`python -m benchmarks.verdicts` asks the same of 50 seeds and of 300 instances of each of its families.
 """
 
 from __future__ import annotations
