@@ -18,6 +18,7 @@ from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, drop_along
 from unsaddle.judgement.half_precision import STAIRCASE, averaged_gradient, contradicts
 from unsaddle.judgement.judge import Judgement, Kind, judge
+from unsaddle.judgement.reasons import VALUES_DO_NOT_FALL
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, hessian_error
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.judgement.watch import shown
@@ -108,7 +109,8 @@ def is_minimum(
             drop, v = drop_along(objective, x, found.direction, **how), found.direction
             if drop.length < 0.0:  # The direction is to lead down.
                 found, drop = replace(found, direction=v.neg()), drop._replace(length=-drop.length)
-            if found.curvature > -found.gamma and not drop.value > (norm + error) ** 2 / (2.0 * abs(found.curvature)):
+            promised = (norm + error) ** 2 / (2.0 * abs(found.curvature))
+            if -found.gamma < found.curvature and 0.0 < drop.value <= promised and found.bound <= found.gamma:
                 # So soft a curvature may come from x being a little off a minimum: the gradient promises as much.
                 deciding, drop = (v,), NO_DIRECTION
                 found = replace(found, status=Status.NOTHING_FOUND, direction=None, deciding=deciding, measurements=())
@@ -118,7 +120,8 @@ def is_minimum(
         rounds = found.survey is not None and found.survey.far_noise > 0.0 and x.dtype == torch.float32
         if rounds and not sampled and norm - error <= eps < norm + error:
             seen = averaged_gradient(f, x, generator)
-            norm, error = seen.norm, seen.error(delta / 2.0)
+            if seen.norm + seen.error(delta / 2.0) <= eps:  # That it is not small, truncation may have made.
+                norm, error = seen.norm, seen.error(delta / 2.0)
         hessian = NOTHING_SAMPLED
         if sampled and found.status is Status.NOTHING_FOUND:
             hessian = hessian_error(objective, x, found, size, delta / 2.0, generator, ledger)
@@ -128,7 +131,11 @@ def is_minimum(
         gradient = {"gradient_norm": norm, "gradient_error": error, "eps": eps}
         advice = _more_samples(hessian.slack, found.gamma - found.sought, samples, n)
         judgement = judge(found, **gradient, slack=hessian.slack, more_samples=advice, fall=drop.value)
-        if contradicts(f, x, found, judgement.kind, norm - error - eps, generator):
+        # float64 has room for two radii that agree: the gradient is then sure, though values may be too coarse.
+        steady = x.dtype == torch.float64 and found.survey is not None and found.survey.steady
+        if judgement.kind is Kind.SADDLE and drop.value == 0.0 and not steady:
+            judgement = Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL)
+        elif contradicts(f, x, found, judgement.kind, norm - error - eps, generator):
             judgement = Judgement(Kind.UNDECIDED, STAIRCASE)
     return assembled(
         objective,

@@ -49,6 +49,10 @@ MEMORY = (
     "The gradient at x, taken again after a move, differs by {noise:.1g}: an iterative solver inside starts where it "
     "ended. Tighten its tolerance, or pass gamma={gamma:.1g} to ask for what can be seen."
 )
+VALUES_DO_NOT_FALL = (
+    "Gradients show negative curvature along a direction, but no value along it is lower than F(x): the gradient is "
+    "not that of F, or rounding hides the fall. Check the gradient, or compute in float64 and pass x again."
+)
 
 JUMPS = 10.0
 """A change of the gradient by this many σ over no distance is a jump."""

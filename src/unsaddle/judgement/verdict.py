@@ -117,8 +117,9 @@ def assembled(
     """Make the verdict from a judgement and its evidence."""
     kind, reason = judgement
     interval, curvature = (math.nan, math.nan), found.lowest
-    # Where gradients contradict each other, nothing is excluded.
-    spent = found.status is Status.BUDGET_SPENT
+    # Where gradients contradict each other, nothing is excluded; nor on a sample on which something was found.
+    nothing_excluded = kind is Kind.UNDECIDED and found.status is not Status.BUDGET_SPENT
+    nothing_excluded |= found.found and found.measurements[-1].fresh
     told = found.direction if kind in (Kind.SADDLE, Kind.NOT_STATIONARY) else None
     if told is not None:
         at = found.measurements[-1]
@@ -139,7 +140,7 @@ def assembled(
         drop_interval=drop.interval,
         length=drop.length,
         both_ways=drop.both_ways,
-        bound=math.inf if kind is Kind.UNDECIDED and not spent else found.bound + hessian.slack,
+        bound=math.inf if nothing_excluded else found.bound + hessian.slack,
         gamma=found.gamma,
         confidence=1.0 - delta,
         resolution=found.radius,

@@ -38,6 +38,10 @@ LOW_PRECISION_RADIUS = 2.0**-6
 near zero, and differences of its gradients show a wrong Hessian."""
 
 
+FEW_ENTRIES, FEW_SHARE = 100, 0.5
+"""Of fewer entries than that, at least this share must have trailing zeros: some of few have them by cancellation."""
+
+
 def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
     """Whether a float32 gradient was computed in half precision, as under autocast.
 
@@ -52,7 +56,7 @@ def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
         nonzero = bits != 0
         counts.append([nonzero.sum(), (((bits & 0x1FFF) == 0) & nonzero).sum()])
     nonzeros, rounded = vectors.total(counts)
-    return rounded > share * nonzeros
+    return rounded > (share if nonzeros >= FEW_ENTRIES else max(share, FEW_SHARE)) * nonzeros
 
 
 def noise_radius(x: Tensor, x_norm: float, grad0: Tensor) -> float:

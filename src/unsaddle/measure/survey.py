@@ -25,9 +25,10 @@ CONTRADICTS, NOISES = 0.05, 5.0
 """Two products along one direction contradict each other if they differ by more than this share of the larger one, and
 by more than so many times their noise."""
 
-DECAYS = (0.05, 0.5)
-"""At half the distance, what truncation adds to a product falls to a quarter, or a sixteenth. Steps of a staircase do
-not fall, or vanish at once. A factor within these limits is taken for truncation."""
+DECAYS = (0.05, 0.75)
+"""At half the distance, what truncation adds to a product falls to a sixteenth, a quarter, or, where the third
+derivative jumps, a half. Steps of a staircase do not fall, or vanish at once. A factor within these limits is taken for
+truncation."""
 
 INWARDS = (8.0, 64.0)
 """How much nearer than the far rung products on a staircase are tried. The last is 1.6e-5 of x: float32 resolves it."""
@@ -39,9 +40,8 @@ added for float32."""
 REMEMBERS = 3.0
 """Gradients have memory if the one at x, taken again after a far move, differs by this many times the noise."""
 
-ROUGH, HALF_PRECISION = 100.0, 0.5
-"""Half precision may be inside a float32 gradient if the noise on the far rung is ROUGH times that next to x, or if
-more than this share of a gradient's entries has the trailing zeros of half precision."""
+HALF_PRECISION = 0.5
+"""Half precision is inside if more than this share of a gradient's entries has the trailing zeros of half precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,9 @@ class Survey:
     again: Tensor | None = None
     """∇f(x), taken again after a far move, if gradients have memory."""
     suspicious: bool = False
-    """Whether half precision may be inside of a float32 gradient."""
+    """Whether half precision may be inside."""
+    steady: bool = False
+    """Whether the products on the near and on the far rung agree."""
 
     @property
     def has_memory(self) -> bool:
@@ -106,7 +108,7 @@ def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch
     3. If the two products contradict each other, further rungs tell truncation from a staircase.
 
     Cost: five gradients; two more in float32 with few variables; two where rungs contradict each other, and four more
-    on a staircase. At x = 0, near which every precision resolves everything: two.
+    on a staircase. At x = 0 the scale is taken to be 1.
     """
     along = vectors.normal(x, generator)
     if x_norm > 0.0:
@@ -123,22 +125,22 @@ def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch
 
     near = rung(noise_radius(x, x_norm, grad0))
     seen = Survey(noise=near.noise, curvature=near.size, drowned=near.drowned)
-    if x_norm == 0.0 or not math.isfinite(near.noise + near.size):
+    if not math.isfinite(near.noise + near.size):
         return seen
-    far = rung(LOW_PRECISION_SHIFT * x_norm)
+    size = x_norm if x_norm > 0.0 else 1.0
+    far = rung(LOW_PRECISION_SHIFT * size)
     if not math.isfinite(far.size + far.noise):
         return seen
     again = grad(x)
     moved = vectors.norm(again - grad0)
     if moved > REMEMBERS * near.noise:
         seen = replace(seen, again=again.clone(), noise=max(near.noise, moved))
-    suspicious = x.dtype == torch.float32 and (far.half or far.noise > ROUGH * near.noise)
-    seen = replace(seen, far_noise=far.noise, suspicious=suspicious)
+    seen = replace(seen, far_noise=far.noise, suspicious=far.half, steady=not far.contradicts(near, seen.noise))
     if near.drowned or seen.has_memory:
         seen = replace(seen, curvature=far.size, drowned=far.drowned)
-    few = vectors.dimension(x) < FEW_VARIABLES and x.dtype == torch.float32
+    few = vectors.dimension(x) < FEW_VARIABLES and x.dtype == torch.float32 and x_norm > 0.0
     if few or near.size == far.size == 0.0 or near.radius >= far.radius:
-        far = rung(LOW_PRECISION_RADIUS * x_norm)  # None of few variables may have crossed a step of half precision.
+        far = rung(LOW_PRECISION_RADIUS * size)  # None of few variables may have crossed a step of half precision.
     return _staircase(seen, rung, near, far) if far.contradicts(near, seen.noise) else seen
 
 
@@ -154,5 +156,5 @@ def _staircase(seen: Survey, rung: Callable[[float], _Rung], near: _Rung, far: _
             break
         first = nearer
     noise = first.noise if seen.again is None else max(first.noise, seen.noise)
-    seen = replace(seen, nearest=first.radius, suspicious=seen.suspicious or near.size == 0.0)
+    seen = replace(seen, nearest=first.radius, suspicious=True)
     return replace(seen, noise=noise, curvature=first.size, drowned=first.drowned)

@@ -227,14 +227,14 @@ def _may_be_near(search: Search, around: Survey) -> bool:
     """Whether the noise seems to allow the first radius. L1 is up to √d times the product along a random direction."""
     largest = math.sqrt(search.dimension) * around.curvature
     wanted = math.sqrt(2.0) * around.noise / (LARGEST_NOISE_SHARE * RELATIVE_GAMMA * largest) if largest > 0.0 else 0.0
-    near = wanted <= FIRST_RADIUS[search.x.dtype] * search.f_hat.x_norm
+    near = wanted <= FIRST_RADIUS[search.x.dtype] * (search.f_hat.x_norm or 1.0)
     return near and around.nearest == 0.0 and not around.has_memory
 
 
 def _at_first_radius(search: Search) -> KrylovCandidate | None:
     """The search at a radius that follows from the precision of x, with what it found measured; None without answer."""
     f_hat, eps = search.f_hat, torch.finfo(search.x.dtype).eps
-    radius = FIRST_RADIUS[search.x.dtype] * f_hat.x_norm if f_hat.x_norm > 0.0 else math.sqrt(eps)
+    radius = FIRST_RADIUS[search.x.dtype] * (f_hat.x_norm or 1.0)
     settings = _settings(search, num_steps=STEPS, smallest_radius=radius)
     candidate = _run(search, settings, CHECK_GRADIENTS, search.question.keep_history)
     if candidate.exhausted or candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
@@ -293,8 +293,8 @@ def _careful_settings(search: Search, around: Survey) -> KrylovSettings:
     sigma = max(around.noise, rounding, _gradient_error(f_hat))
     smallest = search.question.smallest_radius or around.nearest
     farthest = max(FARTHEST * x_norm if x_norm > 0.0 else FARTHEST, smallest)
-    if not smallest:  # If x or the noise is zero, nothing tells the scale; √ε of max(1, ‖x‖) is a guess.
-        smallest = 10.0 * eps * x_norm if sigma * x_norm > 0.0 else math.sqrt(eps) * max(1.0, x_norm)
+    if not smallest:  # If the noise is zero, that is an accident; at x = 0 it is not, and nothing tells the scale.
+        smallest = math.sqrt(eps) * x_norm if x_norm > 0.0 == sigma else 10.0 * eps * (x_norm or 1.0)
     return _settings(
         search,
         num_steps=STEPS,
