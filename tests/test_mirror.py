@@ -60,7 +60,7 @@ ELSEWHERE = {
         "interop/transformers.py",
         "interop/unwrap.py",
     ],
-    "judgement/test_minimum.py": ["judgement/plots.py", "judgement/second_look.py", "judgement/verdict.py"],
+    "judgement/test_minimum.py": ["judgement/plots.py", "judgement/verdict.py"],
     "objectives/model/test_objective.py": ["objectives/model/replay.py"],
     "objectives/model/test_refusals.py": ["objectives/model/hooks.py", "objectives/model/rng.py"],
     "objectives/test_numpy_function.py": ["objectives/deterministic.py"],

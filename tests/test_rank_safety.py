@@ -50,7 +50,6 @@ ALLOWED = {
     ("curvature/krylov/process.py", "restart", "@"): COMBINED,
     ("curvature/krylov/process.py", "_orthogonalise", "@"): SUMMED,
     ("curvature/krylov/process.py", "_orthogonalise", "dot"): SUMMED,
-    ("curvature/krylov/process.py", "_orthogonalise", "norm"): SMALL,
     ("curvature/krylov/process.py", "_columns", "shape"): COUNT,
     ("curvature/krylov/projection.py", "solved", "all"): SMALL,
     ("curvature/krylov/projection.py", "extend", "max"): SMALL,

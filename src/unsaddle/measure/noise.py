@@ -30,6 +30,9 @@ class GradientNoise:
 NOISE_SHIFT = 100.0
 """The shift of the two points in units of eps·‖x‖: enough to round differently, too little to change the function."""
 
+SIZE_AT_ZERO = 0.1
+"""Stands for ‖x‖ at x = 0 where the noise is measured. There is no rounding of x there, and nothing tells the scale."""
+
 LOW_PRECISION_SHIFT = 1e-3
 """The shift of the two points, as a share of ‖x‖, if gradients are computed in half precision."""
 
@@ -62,7 +65,7 @@ def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
 def noise_radius(x: Tensor, x_norm: float, grad0: Tensor) -> float:
     """The distance from x at which the noise of gradients is measured; farther for half precision, which is coarse."""
     shift = LOW_PRECISION_SHIFT if is_low_precision(grad0) else NOISE_SHIFT * torch.finfo(x.dtype).eps
-    return shift * (x_norm if x_norm > 0.0 else 1.0)
+    return shift * (x_norm if x_norm > 0.0 else SIZE_AT_ZERO)
 
 
 def gradient_noise(
@@ -92,22 +95,28 @@ def gradient_noise(
 GRADIENT_ROUNDINGS = 3.0
 """The rounding of ∇F(x) is taken to be at most this many σ, as σ is an estimate from two points."""
 
-CONVERGES = 0.7
-"""If the third gradient at a point is this much nearer to the second than that was to the first, a solver inside
-converges. Two independent errors come so near with a small probability, in few dimensions."""
+CONVERGES, REPEATED = 0.95, 7
+"""A solver inside converges if each of so many repeated gradients differs from the last by this much less than that did
+from the one before. Independent errors do so with a probability of 1/7!."""
 
 
 def repeats(f: SampledFunction, x: Tensor, radius: float, noise: float, generator: torch.Generator) -> bool:
-    """Whether f gives the same gradient twice next to x, up to a noise of gradients. Two gradients, or three.
+    """Whether f gives the same gradient again next to x, up to a noise of gradients. Two gradients, or up to eight.
 
     The point is next to x: at x itself the noise of dropout can vanish. An iterative solver that goes on from where it
     was comes nearer to its limit each time, and counts as deterministic.
     """
     y = vectors.random_direction(x, generator).mul_(radius).add_(x)
-    once = f.grad(y).clone()
-    twice = f.grad(y).clone()
-    first = vectors.norm(twice - once)
-    return first <= noise or vectors.norm(f.grad(y) - twice) <= CONVERGES * first
+    last, change = f.grad(y).clone(), math.inf
+    for _ in range(REPEATED):
+        now = f.grad(y).clone()
+        before, change = change, vectors.norm(now - last)
+        if change <= noise:
+            return True
+        if not change <= CONVERGES * before:
+            return False
+        last = now
+    return True
 
 
 def relative_error(*, noise: float, grad_norm: float, smoothness: float, x_norm: float) -> float:

@@ -1,0 +1,46 @@
+"""Checks of a verdict where half precision may be inside."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from unsaddle import Function
+from unsaddle.judgement.half_precision import averaged_gradient, has_barrier
+
+DOUBLE = torch.float64
+
+
+def test_a_barrier_is_seen_by_values_and_a_slope_is_none() -> None:
+    x, v = torch.ones(1, dtype=DOUBLE), torch.ones(1, dtype=DOUBLE)
+    well = Function(lambda y: (y - 1.0).square().sum()).sample()
+    hill = Function(lambda y: -(y - 1.0).square().sum()).sample()
+    slope = Function(lambda y: 3.0 * y.sum()).sample()
+    assert has_barrier(well, x, v, 1e-2, 3)
+    assert not has_barrier(hill, x, v, 1e-2, 3)
+    assert not has_barrier(slope, x, v, 1e-2, 3)
+
+
+def test_a_barrier_within_the_noise_of_values_does_not_count() -> None:
+    x, v = torch.ones(1, dtype=DOUBLE), torch.ones(1, dtype=DOUBLE)
+    well = Function(lambda y: (y - 1.0).square().sum()).sample()
+    assert not has_barrier(well, x, v, 1e-2, 3, noise=1e-3)
+
+
+def test_the_mean_of_pairs_is_better_than_one_gradient_and_knows_its_error() -> None:
+    """The gradient of ½‖Ay‖² − bᵀy at its minimum, in bfloat16."""
+    g = torch.Generator().manual_seed(0)
+    a = torch.randn(60, 60, generator=g) / 60**0.5
+    a = (a @ a.T + torch.eye(60)).bfloat16()
+    x = torch.randn(60, generator=g).bfloat16().float()
+    b = (a.double() @ x.double()).float()
+
+    def value_and_grad(y: Tensor) -> tuple[Tensor, Tensor]:
+        grad = (a @ y.bfloat16()).float() - b
+        return 0.5 * torch.dot(y, grad - b), grad
+
+    f = Function(value_and_grad, gradient=True).sample()
+    seen = averaged_gradient(f, x, g)
+    assert f.cost.gradients == 16
+    assert seen.norm < 0.7 * float(f.grad(x).norm())
+    assert seen.norm <= seen.error(0.05)  # The truth is zero.

@@ -1,0 +1,60 @@
+"""Reasons: two plain sentences, and advice that `is_minimum` can follow."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from unsaddle import Function, is_minimum
+from unsaddle.judgement import reasons
+from unsaddle.judgement.reasons import SENTENCES
+
+DOUBLE = torch.float64
+
+ARGUMENTS = set(inspect.signature(is_minimum).parameters)
+TEXTS = [*SENTENCES.values(), *(getattr(reasons, name) for name in dir(reasons) if name.isupper() and name != "JUMPS")]
+
+
+@pytest.mark.parametrize("text", [text for text in TEXTS if isinstance(text, str)])
+def test_it_is_two_sentences_and_names_only_arguments_of_the_call(text: str) -> None:
+    plain = re.sub(r"\{.*?\}", "1", text)
+    assert len(re.findall(r"\.(?: |$)", plain)) == 2
+    assert set(re.findall(r"\b(\w+)=", plain)) <= ARGUMENTS
+
+
+def bent(x: Tensor) -> Tensor:
+    return x[0] ** 2 + (x[1] - 0.3 * x[0]).abs()
+
+
+@pytest.mark.parametrize(
+    ("fun", "words"),
+    [
+        (bent, "a kink there"),
+        (lambda x: (x**4).sum(), "the Hessian seems to be zero"),
+        (lambda x: x.sum() * 0.0, "nothing can be said"),
+        (lambda x: (x - 1.0).sqrt().sum(), "NaN or infinite"),
+    ],
+)
+def test_the_cause_is_named(fun: Callable[[Tensor], Tensor], words: str) -> None:
+    verdict = is_minimum(Function(fun), torch.zeros(2, dtype=DOUBLE))
+    assert verdict.kind == "undecided"
+    assert words in verdict.reason
+
+
+def test_memory_is_named_where_it_keeps_from_deciding() -> None:
+    """A solver that is good to a tenth only: no curvature can be seen."""
+    random, y = torch.Generator().manual_seed(0), torch.zeros(4, dtype=DOUBLE)
+
+    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+        nonlocal y
+        if float((x - y).norm()) > 0.1:
+            y = x + 0.05 * torch.randn(4, generator=random, dtype=DOUBLE)
+        return 0.5 * x @ x, y.clone()
+
+    verdict = is_minimum(Function(value_and_grad, gradient=True), torch.ones(4, dtype=DOUBLE), eps=1e3)
+    assert verdict.kind == "undecided"
