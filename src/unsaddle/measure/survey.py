@@ -139,20 +139,23 @@ def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch
     if near.drowned or seen.has_memory:
         seen = replace(seen, curvature=far.size, drowned=far.drowned)
     few = vectors.dimension(x) < FEW_VARIABLES and x.dtype == torch.float32 and x_norm > 0.0
+    middle = far
     if few or near.size == far.size == 0.0 or near.radius >= far.radius:
         far = rung(LOW_PRECISION_RADIUS * size)  # None of few variables may have crossed a step of half precision.
-    return _staircase(seen, rung, near, far) if far.contradicts(near, seen.noise) else seen
+    return _staircase(seen, rung, near, middle, far) if far.contradicts(near, seen.noise) else seen
 
 
-def _staircase(seen: Survey, rung: Callable[[float], _Rung], near: _Rung, far: _Rung) -> Survey:
+def _staircase(seen: Survey, rung: Callable[[float], _Rung], near: _Rung, middle: _Rung, far: _Rung) -> Survey:
     """The survey, with the distance from which on products can be trusted, if those next to x mislead."""
     half_way = rung(far.radius / 2.0)
-    if near.size > 0.0 and DECAYS[0] <= half_way.apart(near) / far.apart(near) <= DECAYS[1]:
+    off, half_off = far.apart(near), half_way.apart(near)
+    decays = DECAYS[0] * off <= half_off <= DECAYS[1] * off and (middle is far or middle.apart(near) <= half_off)
+    if near.size > 0.0 and decays:
         return seen
     first = far
     for share in INWARDS:
         nearer = rung(far.radius / share)
-        if nearer.contradicts(far, nearer.noise) or nearer.drowned:
+        if nearer.contradicts(far, 0.0) or nearer.drowned:
             break
         first = nearer
     noise = first.noise if seen.again is None else max(first.noise, seen.noise)
