@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,8 +15,9 @@ from unsaddle.curvature.extract import answer
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Status
 from unsaddle.judgement.drop import NO_DIRECTION, drop_along
+from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
 from unsaddle.judgement.judge import Judgement, Kind, judge, sentence
-from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, hessian_error
+from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, hessian_error, look_again
 from unsaddle.judgement.second_look import (
     ROUNDINGS,
     STAIRCASE,
@@ -71,9 +73,15 @@ def is_minimum(
           sampled, the samples of that measurement are fresh. `drop` says how far F falls along it; for −γ < c < 0 that
           has to be more than ‖∇F(x)‖²/(2|c|), which a point a little off a minimum may promise.
         - *minimum*: the gradient is small and no eigenvalue is below −γ. The confidence 1 − δ covers the random start
-          and an estimate of the Hessian's sampling error.
+          and the samples, of which eight independent ones have to show nothing.
         - *not stationary*: the gradient is not small. Negative curvature that was seen is told as well.
         - *undecided*: the reason says what to do.
+
+    On samples the confidence covers every part of the data down to a share of 0.3 %; a part that is rarer, and that
+    no sample contains, may change the verdict. So at least 250 samples are needed at δ = 0.05, or 1/4 of all. The
+    search takes `samples` a gradient, and eight searches are needed for a minimum. The gradient, the curvature along a
+    direction and the fall along it are checked on 4·`samples`, at one, two and two evaluations; or on everything, if
+    that is no more.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
@@ -97,16 +105,19 @@ def is_minimum(
     )
     samples, n = question.sample_size(objective), objective.num_samples
     sampled = n is None or (samples is not None and samples < n)
-    size = samples or batches.BATCHES
+    checked = batches.checking_samples(objective, samples) if sampled and samples is not None else None
+    missed = missed_share(checked, delta)
     found = answer(objective, x, question)
     ledger, generator = Ledger(), torch.Generator().manual_seed(seed + 1)
     norm, error, variance = found.gradient_norm, 0.0, 0.0
     coarse: GradientNoise | None = None
     earlier = Cost()
     if math.isfinite(found.noise):
-        if sampled:
-            seen = batches.gradient(objective, x, samples=size, generator=generator, ledger=ledger)
+        if sampled and samples is not None:
+            seen = batches.gradient(objective, x, samples=checked or samples, generator=generator, ledger=ledger)
             norm, error, variance = seen.norm, seen.error(delta / 2.0), seen.variance
+            if checked is None:
+                norm, error = vectors.norm(objective.sample(ledger=ledger).grad(x)), 0.0
         coarse = coarse_noise(objective, x, samples, generator, ledger)
         stairs = coarse is not None and is_flatter_near_x(found, coarse)
         coarse_counts = stairs or x.dtype == torch.float32  # In float64 it is mostly truncation.
@@ -115,6 +126,13 @@ def is_minimum(
             share = LOW_PRECISION_RADIUS if coarse.drowned else LOW_PRECISION_SHIFT
             earlier = found.cost
             found = answer(objective, x, replace(question, smallest_radius=share * vectors.norm(x)))
+    if eps is None:
+        eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
+    looked = found.status is Status.NOTHING_FOUND and missed <= RAREST and norm + error <= eps
+    if sampled and samples is not None and looked:
+        found = look_again(objective, x, found, question, samples, delta / 2.0, generator)
+    elif sampled:
+        found = replace(found, bound=math.inf)
     drop = NO_DIRECTION
     if found.direction is not None:
         drop = drop_along(
@@ -131,18 +149,21 @@ def is_minimum(
         if found.curvature > -found.gamma and not drop.value > (norm + error) ** 2 / (2.0 * abs(found.curvature)):
             # So soft a curvature may come from x being a little off a minimum: the gradient promises as much.
             deciding, drop = (found.direction,), NO_DIRECTION
-            found = replace(found, status=Status.NOTHING_FOUND, direction=None, deciding=deciding, measurements=())
-    if eps is None:
-        eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
+            status = Status.SAMPLE_ONLY if sampled else Status.NOTHING_FOUND
+            seen_along = found.measurements if sampled else ()
+            found = replace(found, status=status, direction=None, deciding=deciding, measurements=seen_along)
     hessian = NOTHING_SAMPLED
-    if sampled and found.status is Status.NOTHING_FOUND:
-        hessian = hessian_error(objective, x, found, size, delta / 2.0, generator, ledger)
+    if sampled and samples is not None and found.status is Status.NOTHING_FOUND:
+        hessian = hessian_error(objective, x, found, samples, delta / 2.0, generator, ledger)
     elif found.measurements and found.measurements[-1].fresh:
         hessian = hessian._replace(deviation=found.measurements[-1].deviation)
 
     gradient = {"gradient_norm": norm, "gradient_error": error, "eps": eps}
-    advice = _more_samples(hessian.slack, found.gamma - found.sought, samples, n)
-    judgement = judge(found, **gradient, slack=hessian.slack, more_samples=advice)
+    sampling: dict[str, Any] = {}
+    if sampled and samples is not None:
+        advice = more_samples(found, samples=samples, n=n, delta=delta, **gradient)
+        sampling = {"missed": missed, "more_samples": advice}
+    judgement = judge(found, **gradient, **sampling)
     if coarse is not None and judgement.kind is not Kind.UNDECIDED:
         f = objective.sample(samples, generator, ledger=ledger)
         misled = is_flatter_near_x(found, coarse)  # Still so, from farther out.
@@ -168,11 +189,3 @@ def is_minimum(
         drop=drop if judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY) else NO_DIRECTION,
         cost=earlier + found.cost + ledger.cost,
     )
-
-
-def _more_samples(slack: float, margin: float, samples: int | None, n: int | None) -> str:
-    """Advice on how many samples would decide. The error falls with their square root."""
-    factor = (slack / margin) ** 2 if margin > 0.0 else math.inf
-    if n is not None and samples is not None and not factor * samples < n:
-        return "look at everything: leave samples out"
-    return f"draw {math.ceil(factor)} times as many samples" if math.isfinite(factor) else "draw more samples"

@@ -52,7 +52,8 @@ class Verdict:
     gradient_variance: float
     """V, the variance of one sample's gradient; 0 if nothing was sampled."""
     hessian_deviation: float
-    """The standard deviation of one sample's curvature along the deciding directions; 0 if nothing was sampled."""
+    """The standard deviation of one sample's curvature along the deciding direction; 0 if it was measured on
+    everything."""
     cost: Cost
     reason: str
     """The reason in a sentence. If undecided, it says what would decide."""
@@ -127,7 +128,7 @@ def assembled(
         direction=told,
         drop=drop.value,
         drop_interval=drop.interval,
-        bound=found.bound + hessian.slack,
+        bound=found.bound,
         gamma=found.gamma,
         confidence=1.0 - delta,
         resolution=found.radius,
