@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -159,24 +160,25 @@ def rare_part(index: int, precision: str) -> Case:
     """A share p of the samples, 0.3 % to 5 %, has another gradient, and another curvature along the lowest direction.
 
     In turn: F is positive definite, and most samples are not; F has λ_min = −0.3, and most samples are positive
-    definite; F is stationary, and most samples are not. m from 64 to 4096.
+    definite; F is stationary, and most samples are not; F has a slope of 0.05, and most samples have none. m from 64
+    to 4096.
     """
     g = _random("rare_part", index)
     p = math.exp(_uniform(g, math.log(3e-3), math.log(5e-2)))
-    d, m, kind = _integer(g, 2, 30), (64, 128, 256, 512, 1024, 2048, 4096)[index % 7], index // 7 % 3
-    s = _spectrum(g, d, (0.3, -0.3, 0.3)[kind])
-    common = (-0.6, 0.6, 0.0)[kind]  # What the others have in excess of the mean.
-    slope = 0.3 if kind == 2 else 0.0
+    d, m, kind = _integer(g, 2, 30), (64, 128, 256, 512, 1024, 2048, 4096)[index % 7], index // 7 % 4
+    s = _spectrum(g, d, (0.3, -0.3, 0.3, 0.3)[kind])
+    common = (-0.6, 0.6, 0.0, 0.0)[kind]  # What the others have in excess of the mean.
+    slope = (0.0, 0.0, 0.3, 0.05)[kind]
 
     def draw(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         odd = (torch.rand(size, generator=generator, dtype=torch.float64) < p).double()
         turn = 1.0 - odd / p  # Of mean zero: 1 for the others.
         z, b = 0.05 * _normal(generator, size, d), 1e-4 * _normal(generator, size, d)
         z[:, 0] += common * turn
-        b[:, 0] += slope * turn
+        b[:, 0] += slope * turn if kind == 2 else slope * odd / p
         return z, torch.zeros(size, 1, dtype=torch.float64), b
 
-    return quadratic_stream(g, precision, s, draw, m=m, seed=index)
+    return replace(quadratic_stream(g, precision, s, draw, m=m, seed=index), gradient_norm=slope if kind == 3 else 0.0)
 
 
 # --- Skewed noise ----------------------------------------------------------------------------------------------------

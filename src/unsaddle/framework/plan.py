@@ -25,7 +25,7 @@ class Evidence:
     curvature: float = math.nan
     """The curvature along the direction; without one, the lowest seen."""
     error: float = 0.0
-    """The error of the curvature; 0 without a direction."""
+    """The error of the curvature; without a direction, how far λ_min(F) may lie above the curvature."""
     gamma: float = math.nan
     radius: float = math.nan
     samples: int | None = None
@@ -35,14 +35,16 @@ class Evidence:
     note: str = ""
 
 
-def weighed(found: Curvature, judgement: Judgement, samples: int | None, eps: float = math.nan) -> Evidence:
+def weighed(
+    found: Curvature, judgement: Judgement, samples: int | None, slack: float = 0.0, eps: float = math.nan
+) -> Evidence:
     """Make the evidence from an extraction and its judgement."""
     at = found.measurements[-1] if found.direction is not None else None
     return Evidence(
         direction=found.direction,
         decided=judgement.kind in (Kind.SADDLE, Kind.MINIMUM),
         curvature=found.lowest if at is None else at.curvature,
-        error=0.0 if at is None else at.error,
+        error=slack if at is None else at.error,
         gamma=found.gamma,
         radius=found.radius,
         samples=samples,

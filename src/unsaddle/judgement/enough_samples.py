@@ -11,8 +11,8 @@ RAREST = 3e-3
 """Parts of the data down to this share are covered by a verdict. A rarer part, that no sample contains, may change it:
 the gradients of a class that was never drawn cannot be guessed from those of others."""
 
-SAFETY, MOST = 1.5, 1e4
-"""The number named is this many times the estimate, and at most so many times the samples drawn."""
+SAFETY, MOST = 1.5, 100.0
+"""The number named is 1.5 times what the errors ask for, as these are estimates, and at most 100 times that drawn."""
 
 
 def missed_share(checked: int | None, delta: float) -> float:
@@ -29,7 +29,7 @@ def missed_share(checked: int | None, delta: float) -> float:
 def more_samples(
     found: Curvature,
     *,
-    samples: int,
+    samples: int | None,
     n: int | None,
     delta: float,
     gradient_norm: float,
@@ -40,15 +40,13 @@ def more_samples(
 
     The number is the largest that any part of the verdict asks for: no part of the data of `RAREST` is missed; the
     gradient's error, which falls with the square root, is below its distance from ε; and so is that of the curvature.
-    A power of two, as it is an estimate.
+    A power of two, as it is an estimate. `samples` is None if nothing was sampled.
     """
-    factor = max(
-        missed_share(CHECKS * samples, delta) / RAREST,
-        SAFETY * _for_gradient(gradient_norm, gradient_error, eps),
-        SAFETY * _for_curvature(found),
-    )
-    wanted = samples * min(max(factor, 1.0), MOST)
-    number = 2 ** math.ceil(math.log2(wanted) - 1e-9)
+    if samples is None:
+        return "draw more samples where there are any"
+    unsure = max(_for_gradient(gradient_norm, gradient_error, eps), _for_curvature(found))
+    factor = max(1.0, missed_share(CHECKS * samples, delta) / RAREST, min(SAFETY * unsure, MOST))
+    number = 2 ** math.ceil(math.log2(factor * samples))
     number = number if number > samples else 2 * number
     if n is not None and CHECKS * number >= n:
         return f"leave samples out to take all n = {n}"

@@ -69,6 +69,12 @@ def _judged(found: Curvature, gradient_norm: float, gradient_error: float, eps: 
         if at.curvature + at.error < -found.gamma:
             reason += " All of that interval is below -gamma."
         return Judgement(Kind.SADDLE, reason)
+    if found.status is Status.SAMPLE_ONLY and found.measurements and found.measurements[-1].is_negative:
+        at = found.measurements[-1]
+        reason = (
+            f"There is soft negative curvature, {at.curvature:.2g} ± {at.error:.1g}, but the gradient is not known "
+        )
+        return Judgement(Kind.UNDECIDED, f"{reason}well enough to tell whether it explains that: {more_samples}.")
     if found.status is not Status.NOTHING_FOUND:
         return Judgement(Kind.UNDECIDED, sentence(found.status).replace("draw more samples", more_samples))
     if gradient_norm + gradient_error > eps:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -105,19 +104,16 @@ def is_minimum(
     )
     samples, n = question.sample_size(objective), objective.num_samples
     sampled = n is None or (samples is not None and samples < n)
-    checked = batches.checking_samples(objective, samples) if sampled and samples is not None else None
-    missed = missed_share(checked, delta)
+    drawn = samples if sampled else None
+    missed = 0.0 if drawn is None else missed_share(batches.checking_samples(objective, drawn), delta)
     found = answer(objective, x, question)
     ledger, generator = Ledger(), torch.Generator().manual_seed(seed + 1)
     norm, error, variance = found.gradient_norm, 0.0, 0.0
     coarse: GradientNoise | None = None
     earlier = Cost()
     if math.isfinite(found.noise):
-        if sampled and samples is not None:
-            seen = batches.gradient(objective, x, samples=checked or samples, generator=generator, ledger=ledger)
-            norm, error, variance = seen.norm, seen.error(delta / 2.0), seen.variance
-            if checked is None:
-                norm, error = vectors.norm(objective.sample(ledger=ledger).grad(x)), 0.0
+        if drawn is not None:
+            norm, error, variance = batches.gradient_norm(objective, x, drawn, delta / 2.0, generator, ledger)
         coarse = coarse_noise(objective, x, samples, generator, ledger)
         stairs = coarse is not None and is_flatter_near_x(found, coarse)
         coarse_counts = stairs or x.dtype == torch.float32  # In float64 it is mostly truncation.
@@ -125,14 +121,16 @@ def is_minimum(
         if coarse is not None and stairs:
             share = LOW_PRECISION_RADIUS if coarse.drowned else LOW_PRECISION_SHIFT
             earlier = found.cost
-            found = answer(objective, x, replace(question, smallest_radius=share * vectors.norm(x)))
+            question = replace(question, smallest_radius=share * vectors.norm(x))
+            found = answer(objective, x, question)
     if eps is None:
         eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
-    looked = found.status is Status.NOTHING_FOUND and missed <= RAREST and norm + error <= eps
-    if sampled and samples is not None and looked:
-        found = look_again(objective, x, found, question, samples, delta / 2.0, generator)
-    elif sampled:
-        found = replace(found, bound=math.inf)
+    if drawn is not None:
+        may_be_minimum = found.status is Status.NOTHING_FOUND and missed <= RAREST and norm + error <= eps
+        if may_be_minimum:
+            found = look_again(objective, x, found, question, drawn, delta / 2.0, generator)
+        else:
+            found = replace(found, bound=math.inf)  # One sample excludes nothing.
     drop = NO_DIRECTION
     if found.direction is not None:
         drop = drop_along(
@@ -149,21 +147,17 @@ def is_minimum(
         if found.curvature > -found.gamma and not drop.value > (norm + error) ** 2 / (2.0 * abs(found.curvature)):
             # So soft a curvature may come from x being a little off a minimum: the gradient promises as much.
             deciding, drop = (found.direction,), NO_DIRECTION
-            status = Status.SAMPLE_ONLY if sampled else Status.NOTHING_FOUND
-            seen_along = found.measurements if sampled else ()
-            found = replace(found, status=status, direction=None, deciding=deciding, measurements=seen_along)
+            status, seen = (Status.SAMPLE_ONLY, found.measurements) if sampled else (Status.NOTHING_FOUND, ())
+            found = replace(found, status=status, direction=None, deciding=deciding, measurements=seen)
     hessian = NOTHING_SAMPLED
-    if sampled and samples is not None and found.status is Status.NOTHING_FOUND:
-        hessian = hessian_error(objective, x, found, samples, delta / 2.0, generator, ledger)
+    if drawn is not None and found.status is Status.NOTHING_FOUND:
+        hessian = hessian_error(objective, x, found, drawn, delta / 2.0, generator, ledger)
     elif found.measurements and found.measurements[-1].fresh:
         hessian = hessian._replace(deviation=found.measurements[-1].deviation)
 
     gradient = {"gradient_norm": norm, "gradient_error": error, "eps": eps}
-    sampling: dict[str, Any] = {}
-    if sampled and samples is not None:
-        advice = more_samples(found, samples=samples, n=n, delta=delta, **gradient)
-        sampling = {"missed": missed, "more_samples": advice}
-    judgement = judge(found, **gradient, **sampling)
+    advice = more_samples(found, samples=drawn, n=n, delta=delta, **gradient)
+    judgement = judge(found, gradient_norm=norm, gradient_error=error, eps=eps, missed=missed, more_samples=advice)
     if coarse is not None and judgement.kind is not Kind.UNDECIDED:
         f = objective.sample(samples, generator, ledger=ledger)
         misled = is_flatter_near_x(found, coarse)  # Still so, from farther out.

@@ -61,8 +61,8 @@ def look_again(
 
     Returns `found` with the largest bound and the lowest curvature of all samples; or the first result that is not
     "nothing found". Of a finite sum that has no more samples than these searches would take, everything is searched
-    instead, once. The cost is that of the searches: `looks(δ)` − 1 times that of the first, less what that took to
-    measure the noise.
+    instead, once. The extractor is "auto", whichever was asked first: krylov, the cheapest that excludes. So the cost
+    is that of `looks(δ)` − 1 of its searches, without the gradients that measure the noise.
     """
     ledger, n, count = Ledger() if ledger is None else ledger, objective.num_samples, looks(delta) - 1
     everything = n is not None and count * samples >= n
@@ -72,6 +72,7 @@ def look_again(
         budget = question.max_gradients
         asked = replace(
             question,
+            extractor="auto",
             gamma=found.gamma,
             sample_margin=0.0 if everything else question.sample_margin,
             samples=None if everything else samples,
@@ -106,4 +107,4 @@ def hessian_error(
         return HessianError(math.inf, math.nan)
     v = found.deciding[0]
     along = batches.curvature(objective, x, v, radius=found.radius, samples=samples, generator=generator, ledger=ledger)
-    return HessianError(max(0.0, along.mean + along.error(delta) - found.lowest), along.deviation)
+    return HessianError(abs(along.mean - found.lowest) + along.error(delta), along.deviation)

@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -100,6 +101,28 @@ def gradient(
     (800, True)
     """
     return mean_gradient((f.size, f.grad(x)) for f in drawn(objective, samples, generator, ledger))
+
+
+class GradientNorm(NamedTuple):
+    """‖∇F(x)‖, how far that may be off, and V."""
+
+    norm: float
+    error: float
+    variance: float
+
+
+def gradient_norm(
+    objective: Objective, x: Tensor, samples: int, delta: float, generator: torch.Generator, ledger: Ledger
+) -> GradientNorm:
+    """‖∇F(x)‖ at confidence 1 − δ, on four times `samples`, or on everything if that is no more.
+
+    Cost: one gradient of 4·`samples` in batches; or of `samples` in batches, for V, and of everything.
+    """
+    size = checking_samples(objective, samples)
+    seen = gradient(objective, x, samples=size or samples, generator=generator, ledger=ledger)
+    if size is None:
+        return GradientNorm(vectors.norm(objective.sample(ledger=ledger).grad(x)), 0.0, seen.variance)
+    return GradientNorm(seen.norm, seen.error(delta), seen.variance)
 
 
 def mean_gradient(gradients: Iterable[tuple[int, Tensor]]) -> SampledGradient:
