@@ -31,10 +31,10 @@ def test_the_gradients_error_falls_with_the_square_root() -> None:
     known = {"gradient_norm": 0.2, "gradient_error": 0.8, "eps": 0.4}  # Four times the distance: 1.5·16 = 24 times.
     nothing = evidence(Status.NOTHING_FOUND)
     assert more_samples(nothing, samples=1000, n=None, delta=0.05, **known) == "pass samples=32768"
-    assert more_samples(nothing, samples=1000, n=200_000, delta=0.05, **known) == "pass samples=32768"
+    assert more_samples(nothing, samples=1000, n=300_000, delta=0.05, **known) == "pass samples=32768"
     assert (
-        more_samples(nothing, samples=1000, n=100_000, delta=0.05, **known)
-        == "leave samples out to take all n = 100000"
+        more_samples(nothing, samples=1000, n=200_000, delta=0.05, **known)
+        == "leave samples out to take all n = 200000"
     )
 
 

@@ -47,7 +47,7 @@ def drop_along(
 
     The first length is the shortest whose expected fall, curvature·s²/2, stands out of the rounding of values. Where F
     is sampled, the length is found on one sample, and the fall is measured on four times as many fresh ones, with an
-    interval; or on everything, if that is no more.
+    interval; or on everything (`batches.checking_samples`).
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.measure.batches import CHECKS
+from unsaddle.measure.batches import CHECKS, EVERYTHING
 
 RAREST = 3e-3
 """Parts of the data down to this share are covered by a verdict. A rarer part, that no sample contains, may change it:
@@ -48,7 +48,7 @@ def more_samples(
     factor = max(1.0, missed_share(CHECKS * samples, delta) / RAREST, min(SAFETY * unsure, MOST))
     number = 2 ** math.ceil(math.log2(factor * samples))
     number = number if number > samples else 2 * number
-    if n is not None and CHECKS * number >= n:
+    if n is not None and EVERYTHING * number >= n:
         return f"leave samples out to take all n = {n}"
     return f"pass samples={number}"
 

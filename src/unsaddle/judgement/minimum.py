@@ -77,10 +77,10 @@ def is_minimum(
         - *undecided*: the reason says what to do.
 
     On samples the confidence covers every part of the data down to a share of 0.3 %; a part that is rarer, and that
-    no sample contains, may change the verdict. So at least 250 samples are needed at δ = 0.05, or 1/4 of all. The
-    search takes `samples` a gradient, and eight searches are needed for a minimum. The gradient, the curvature along a
-    direction and the fall along it are checked on 4·`samples`, at one, two and two evaluations; or on everything, if
-    that is no more.
+    no sample contains, may change the verdict. So at least 250 samples are needed at δ = 0.05, or an eighth of all. A
+    search takes `samples` a gradient, and a minimum takes eight searches. The gradient, the curvature along a direction
+    and the fall along it are checked on 4·`samples`, by one, two and two evaluations; or on everything, if that is at
+    most 8·`samples`.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)

@@ -26,21 +26,21 @@ from unsaddle.objective import Objective, SampledFunction
 BATCHES = 32
 """Independent batches in a sample. With half as many, an interval at confidence 0.975 is 1.11 times as wide."""
 
-CHECKS = 4
-"""A gradient and a curvature along one direction are measured on so many times the samples of a search. A search takes
-tens of gradients, and these take one and two."""
+CHECKS, EVERYTHING = 4, 8
+"""A gradient and a curvature along one direction are measured on 4 times the samples of a search; on everything, if
+that is at most 8 times as much. A search takes tens of gradients, and these take one and two."""
 
 
 def checking_samples(objective: Objective, samples: int) -> int | None:
-    """How many samples check what was found on `samples`: four times as many. None, everything, if there are no more.
+    """How many samples check what was found on `samples`: four times as many; or None, which is everything.
 
     >>> from unsaddle import FiniteSum
     >>> rows = FiniteSum(lambda x, a: (x[0] * a).mean(), torch.ones(1000))
-    >>> checking_samples(rows, 100), checking_samples(rows, 250)
+    >>> checking_samples(rows, 100), checking_samples(rows, 125)
     (400, None)
     """
-    n, wanted = objective.num_samples, CHECKS * samples
-    return None if n is not None and wanted >= n else wanted
+    n = objective.num_samples
+    return None if n is not None and EVERYTHING * samples >= n else CHECKS * samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +114,10 @@ class GradientNorm(NamedTuple):
 def gradient_norm(
     objective: Objective, x: Tensor, samples: int, delta: float, generator: torch.Generator, ledger: Ledger
 ) -> GradientNorm:
-    """‖∇F(x)‖ at confidence 1 − δ, on four times `samples`, or on everything if that is no more.
+    """‖∇F(x)‖ at confidence 1 − δ, on four times `samples`, or on everything (`checking_samples`).
 
-    Cost: one gradient of 4·`samples` in batches; or of `samples` in batches, for V, and of everything.
+    Cost: one gradient of 4·`samples` in batches; or one of `samples` in batches, for V, and one of everything, which is
+    at most 8·`samples`.
     """
     size = checking_samples(objective, samples)
     seen = gradient(objective, x, samples=size or samples, generator=generator, ledger=ledger)
@@ -191,13 +192,13 @@ def on_fresh_samples(
     generator: torch.Generator,
     ledger: Ledger,
 ) -> Measurement:
-    """The curvature of F along v, on four times the samples that v was found on, or on everything if that is no more.
+    """The curvature of F along v, on four times the samples that v was found on, or on everything (`checking_samples`).
 
     v was fixed before the samples were drawn, so their curvatures are independent and unbiased. The error is that of a
     one-sided interval at confidence 1 − δ. On everything it is that of `same`, the measurement on the sample that v was
     found on: there is no sampling error then.
 
-    Cost: two gradients of 4m samples for `same` on m samples, in batches.
+    Cost: two gradients of 4m samples for `same` on m samples, in batches; or of everything, at most 8m.
     """
     size = checking_samples(objective, same.samples)
     if size is None:
