@@ -17,6 +17,7 @@ SUITES = {
     "distributed/test_training.py": "Neon on ranks: checkpoints, errors and killed processes",
     "first_order/test_corollaries.py": "first-order methods with the constants of their corollaries",
     "interop/test_trainers.py": "Neon inside trainers that others wrote",
+    "judgement/test_sampled_rates.py": "how often verdicts on samples are wrong, over many seeds",
     "objectives/model/test_refusals.py": "what a model may not do, whichever file notices",
     "objectives/model/test_runs.py": "real models, from end to end",
     "problems/test_formulas.py": "every problem against a plain formula and autograd",

@@ -43,7 +43,7 @@ def test_on_samples_it_has_an_interval_that_holds():
         rows -= rows.mean()
         f = FiniteSum(lambda x, a: (x[0] ** 4 / 4 - x[0] ** 2 / 2 + 2.0 * a * x[0] ** 2).mean(), rows)
         generator = torch.Generator().manual_seed(seed)
-        how = {"samples": 512, "delta": 0.05, "generator": generator, "ledger": Ledger()}
+        how = {"samples": 400, "delta": 0.05, "generator": generator, "ledger": Ledger()}
         x, v = torch.zeros(1, dtype=DOUBLE), torch.ones(1, dtype=DOUBLE)
         drop = drop_along(f, x, v, curvature=-1.0, radius=1e-7, **how)
         truth = drop.length**2 / 2 - drop.length**4 / 4

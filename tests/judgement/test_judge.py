@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from unsaddle.cost import Cost
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement import Kind
+from unsaddle.judgement.enough_samples import RAREST
 from unsaddle.judgement.judge import judge
 from unsaddle.measure.direction import Measurement
 
@@ -54,14 +56,20 @@ UNCLEAR = {"gradient_norm": 1e-4, "gradient_error": 1e-2, "eps": 1e-3}
         (Status.BUDGET_SPENT, STEEP, "not stationary", "follow it"),
         (Status.NOTHING_FOUND, UNCLEAR, "undecided", "known to 0.01 only"),
         (Status.NOTHING_FOUND, STATIONARY | {"gradient_norm": math.nan}, "undecided", "NaN or infinite"),
-        (Status.NOTHING_FOUND, STATIONARY | {"slack": math.nan}, "undecided", "NaN or infinite"),
+        (Status.NOTHING_FOUND, UNCLEAR | {"more_samples": "pass samples=99"}, "undecided", "Pass samples=99, use"),
+        (
+            Status.SAMPLE_ONLY,
+            STATIONARY | {"more_samples": "pass samples=99"},
+            "undecided",
+            "Pass samples=99.",
+        ),
         (Status.NOT_FINITE, STEEP, "undecided", "NaN or infinite"),
         (Status.NOT_DETERMINISTIC, STEEP, "undecided", "not deterministic"),
         (Status.NOT_CONFIRMED, STATIONARY, "undecided", "the Hessian seems to be zero"),
         (Status.NOT_QUADRATIC, STATIONARY, "undecided", "the Hessian seems to be zero"),
         (Status.PRECISION_TOO_LOW, STATIONARY, "undecided", "Compute in float64, or pass gamma="),
         (Status.BUDGET_SPENT, STATIONARY, "undecided", "Raise max_gradients"),
-        (Status.SAMPLE_ONLY, STATIONARY, "undecided", "Pass a larger samples"),
+        (Status.SAMPLE_ONLY, STATIONARY, "undecided", "Draw more samples"),
     ],
 )
 def test_evidence_and_its_verdict(status: Status, known: dict[str, Any], kind: str, word: str) -> None:
@@ -75,13 +83,25 @@ def test_any_gradient_is_small_where_the_caller_has_tested_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slack", "kind"), [(0.0, Kind.MINIMUM), (0.04, Kind.MINIMUM), (0.06, Kind.UNDECIDED), (math.inf, Kind.UNDECIDED)]
+    ("status", "known"),
+    [(Status.NOTHING_FOUND, STATIONARY), (Status.FOUND, STATIONARY), (Status.NOTHING_FOUND, STEEP)],
+    ids=["minimum", "saddle", "not stationary"],
 )
-def test_nothing_on_a_sample_counts_while_its_error_is_within_the_margin(slack: float, kind: Kind) -> None:
-    """γ = 0.1 was asked for and 0.05 looked for: the sample's Hessian may be off by the rest."""
-    judgement = judge(evidence(Status.NOTHING_FOUND, sought=0.05), slack=slack, more_samples="draw 3 times as many")
-    assert judgement.kind is kind
-    assert ("draw 3 times as many" in judgement.reason) == (kind is Kind.UNDECIDED)
+def test_nothing_is_decided_where_samples_may_miss_too_much(status: Status, known: dict[str, Any]) -> None:
+    found, advice = evidence(status), "pass samples=512"
+    assert judge(found, **known, missed=0.99 * RAREST).kind is not Kind.UNDECIDED
+    judgement = judge(found, **known, missed=1.01 * RAREST, more_samples=advice)
+    assert judgement.kind is Kind.UNDECIDED
+    assert judgement.reason.endswith(f"{advice}.")
+
+
+def test_soft_curvature_that_an_uncertain_gradient_may_explain_is_undecided() -> None:
+    at = Measurement(curvature=-0.05, error=0.01, radius=1e-4, samples=1, fresh=True)
+    found = replace(evidence(Status.SAMPLE_ONLY), measurements=(at, at))
+    judgement = judge(found, **STATIONARY, more_samples="pass samples=512")
+    assert judgement.kind is Kind.UNDECIDED
+    assert "-0.05 ± 0.01" in judgement.reason
+    assert "pass samples=512" in judgement.reason
 
 
 def test_a_strong_saddle_is_called_one() -> None:

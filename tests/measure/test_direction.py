@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from unsaddle import FiniteSum, Function
-from unsaddle.cost import Cost, Ledger
-from unsaddle.measure.batches import on_fresh_samples
+from unsaddle import Function
+from unsaddle.cost import Cost
 from unsaddle.measure.direction import Measurement, Scale, hessian_lipschitz, on_same_sample, symmetric_difference
 
 DOUBLE = torch.float64
@@ -109,49 +108,6 @@ def test_a_measurement_that_fails_at_any_radius_is_not_finite() -> None:
             gradient=True,
         )
         assert _measure(f, radius=1.0).is_finite == finite
-
-
-# --- Fresh samples --------------------------------------------------------------------------------------------------
-
-
-def _fresh(objective: FiniteSum, size: int, seed: int = 0, ledger: Ledger | None = None) -> Measurement:
-    random = torch.Generator().manual_seed(seed)
-    return on_fresh_samples(objective, X, V, 0.1, size, 0.05, random, Ledger() if ledger is None else ledger)
-
-
-def weighted(weights: Tensor) -> FiniteSum:
-    """Components ½w_i‖x‖²."""
-    return FiniteSum(lambda x, w: (0.5 * w.mean() * x @ x, w.mean() * x), weights, gradient=True)
-
-
-@pytest.mark.parametrize(
-    ("size", "batches", "batch"), [(1, 2, 1), (2, 2, 1), (7, 7, 1), (16, 16, 1), (31, 16, 1), (32, 16, 2), (100, 16, 6)]
-)
-def test_up_to_sixteen_batches_take_two_gradients_each(size: int, batches: int, batch: int) -> None:
-    ledger = Ledger()
-    measurement = _fresh(weighted(torch.ones(100, dtype=DOUBLE)), size, ledger=ledger)
-    assert ledger.cost == Cost(gradients=2 * batches, samples=2 * batches * batch)
-    assert (measurement.samples, measurement.fresh) == (batches * batch, True)
-    assert measurement.curvature == pytest.approx(1.0)
-    assert measurement.error == pytest.approx(0.0, abs=1e-10)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 5, 8, 80])
-def test_the_interval_is_too_low_as_seldom_as_delta_says(size: int) -> None:
-    """δ = 0.05, one-sided, for batches of normal components: P(more than 23 of 200) < 1e-4."""
-    assert 1.0 - sum(math.comb(200, i) * 0.05**i * 0.95 ** (200 - i) for i in range(24)) < 1e-4
-    weights = torch.randn(5000, generator=torch.Generator().manual_seed(1), dtype=DOUBLE)
-    objective, truth = weighted(weights), float(weights.mean())
-    measurements = [_fresh(objective, size, seed) for seed in range(200)]
-    assert sum(m.curvature + m.error < truth for m in measurements) <= 23
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_one_batch_that_is_not_finite_spoils_the_measurement_without_an_exception(bad: float) -> None:
-    weights = torch.ones(10, dtype=DOUBLE)
-    weights[0] = bad
-    assert not _fresh(weighted(weights), 10 * 8).is_finite
 
 
 def test_l2_along_a_direction_is_the_third_derivative_of_a_cubic() -> None:

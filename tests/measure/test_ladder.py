@@ -61,7 +61,7 @@ def test_a_kink_is_not_smooth(power):
 
 def test_no_radius_below_the_smallest():
     seen = []
-    plateau(lambda t: seen.append(t) or -1.0 + 1e6 * t**2, 1.0, smallest=0.3)
+    plateau(lambda t: seen.append(t) or -1.0 + 1e6 * t**2, 1.0, within=(0.3, 100.0))
     assert min(seen) >= 0.25
 
 

@@ -211,9 +211,7 @@ def _measured(
         return Status.NOT_CONFIRMED, (same,)
     if not search.sampled:
         return Status.FOUND, (same,)
-    fresh = batches.on_fresh_samples(
-        search.objective, search.x, v, same.radius, search.f.size, search.delta, search.generator, search.ledger
-    )
+    fresh = batches.on_fresh_samples(search.objective, search.x, v, same, search.delta, search.generator, search.ledger)
     if not fresh.is_finite:
         return Status.NOT_FINITE, (same, fresh)
     confirmed = fresh.curvature + fresh.error < 0.0

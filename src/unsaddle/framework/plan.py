@@ -25,7 +25,7 @@ class Evidence:
     curvature: float = math.nan
     """The curvature along the direction; without one, the lowest seen."""
     error: float = 0.0
-    """The error of the curvature; without a direction, how far λ_min(F_S) may lie above λ_min(F)."""
+    """The error of the curvature; without a direction, how far λ_min(F) may lie above the curvature."""
     gamma: float = math.nan
     radius: float = math.nan
     samples: int | None = None

@@ -20,7 +20,7 @@ from unsaddle.first_order.premises import ProblemConstants
 from unsaddle.framework.plan import Evidence, weighed
 from unsaddle.judgement.judge import judge
 from unsaddle.judgement.minimum import SAMPLE_MARGIN
-from unsaddle.judgement.sampling_error import hessian_error
+from unsaddle.judgement.sampling_error import hessian_error, look_again
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction
@@ -36,8 +36,8 @@ EXTRACTIONS = 100
 def until_decided(run: Run, y: Tensor, options: Options) -> Evidence:
     """Extracts on 128 samples, then on four times as many until they decide, at last on everything.
 
-    Directions are confirmed on fresh batches. "Nothing" counts if λ_min is above −γ despite the Hessian's sampling
-    error along the lowest directions.
+    Directions are confirmed on fresh batches. "Nothing" counts if independent samples, as many as δ asks for, or
+    everything, show nothing as well (`judgement.sampling_error.look_again`).
     """
     n = run.num_samples
     size: int | None = FIRST_EXTRACTION
@@ -54,11 +54,13 @@ def until_decided(run: Run, y: Tensor, options: Options) -> Evidence:
         )
         found, slack = answer(run.objective, y, question, run.ledger), 0.0
         if size is not None and found.status is Status.NOTHING_FOUND:
+            found = look_again(run.objective, y, found, question, size, options.delta / 2.0, run.generator, run.ledger)
+        if size is not None and found.status is Status.NOTHING_FOUND:
             slack = hessian_error(run.objective, y, found, size, options.delta / 2.0, run.generator).slack
         eps = math.nan
         if options.eps_follows_smoothness:
             eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(y))
-        evidence = weighed(found, judge(found, slack=slack), size, slack, eps)
+        evidence = weighed(found, judge(found), size, slack, eps)
         if evidence.decided or size is None or size >= LARGEST_EXTRACTION:
             return evidence
         size *= GROWTH

@@ -12,7 +12,8 @@ from torch import Tensor
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import VALUE_ROUNDING
 from unsaddle.escape.line_search import by_values
-from unsaddle.measure import batches, student
+from unsaddle.measure import batches
+from unsaddle.measure.mean_error import farthest_from, mean_error
 from unsaddle.objective import Objective
 
 
@@ -50,7 +51,8 @@ def drop_along(
     """Search the line x ± sv over doubled lengths, and measure the fall at the best one.
 
     The first length is the shortest whose expected fall, curvature·s²/2, stands out of the rounding of values. Where F
-    is sampled, the length is found on one sample, and the fall is measured on fresh batches, with a t-interval.
+    is sampled, the length is found on one sample, and the fall is measured on four times as many fresh ones, with an
+    interval; or on everything (`batches.checking_samples`).
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
@@ -74,10 +76,15 @@ def drop_along(
         fall = here - found.value
         return Drop(fall, (fall, fall), found.length, both)
     end = torch.add(x, v, alpha=found.length)
-    functions = batches.batches(objective, samples, generator, ledger)
-    falls = [float(g.value(x)) - float(g.value(end)) for g in functions]
+    size = batches.checking_samples(objective, samples)
+    if size is None:
+        f = objective.sample(ledger=ledger)
+        fall = float(f.value(x)) - float(f.value(end))
+        return Drop(fall, (fall, fall), found.length, both)
+    falls = [float(g.value(x)) - float(g.value(end)) for g in batches.drawn(objective, size, generator, ledger)]
     if not all(math.isfinite(fall) for fall in falls):
         return NO_DIRECTION
-    fall, count = statistics.fmean(falls), len(falls)
-    error = student.quantile(1.0 - delta / 2.0, count - 1) * statistics.stdev(falls) / math.sqrt(count)
+    fall, deviation = statistics.fmean(falls), statistics.stdev(falls)
+    farthest = farthest_from(fall, falls)
+    error = mean_error(deviation=deviation, farthest=farthest, count=len(falls), delta=delta / 2.0)
     return Drop(fall, (fall - error, fall + error), found.length, both)

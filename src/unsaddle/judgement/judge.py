@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from unsaddle.curvature.result import Curvature, Status
+from unsaddle.judgement.enough_samples import RAREST
 from unsaddle.judgement.reasons import SENTENCES, reason_for
 
 FLAT = 1e-9
@@ -38,8 +39,8 @@ def judge(
     gradient_norm: float = 0.0,
     gradient_error: float = 0.0,
     eps: float = math.inf,
-    slack: float = 0.0,
-    more_samples: str = "draw more samples",
+    missed: float = 0.0,
+    more_samples: str = "draw more samples where there are any",
     fall: float = math.nan,
 ) -> Judgement:
     """Decide what x is, from what is known about the gradient and the curvature there.
@@ -49,13 +50,24 @@ def judge(
         gradient_norm: ‖∇F(x)‖.
         gradient_error: how far that may be off, at the confidence stated.
         eps: gradients up to this norm count as zero. By default all do, for callers that have tested the gradient.
-        slack: how far λ_min(F_S) may lie above λ_min(F), at the confidence stated; inf if unknown.
+        missed: the share of the data that all samples may have missed, at the confidence stated.
         more_samples: advice on how many samples would decide, in terms of the caller's arguments.
         fall: how far F falls along the direction that was found, by values; nan if that was not measured.
     """
+    judgement = _judged(found, gradient_norm, gradient_error, eps, more_samples, fall)
+    if judgement.kind is Kind.UNDECIDED or missed <= RAREST:
+        return judgement
+    reason = f"So few samples may miss {missed:.2g} of the data, which could change the verdict: {more_samples}."
+    return Judgement(Kind.UNDECIDED, reason)
+
+
+def _judged(
+    found: Curvature, gradient_norm: float, gradient_error: float, eps: float, more_samples: str, fall: float
+) -> Judgement:
+    """The judgement, if the samples missed no part of the data."""
     if found.status in (Status.NOT_FINITE, Status.NOT_DETERMINISTIC):
-        return Judgement(Kind.UNDECIDED, reason_for(found))
-    if not math.isfinite(gradient_norm + gradient_error) or math.isnan(slack):
+        return Judgement(Kind.UNDECIDED, reason_for(found, more_samples))
+    if not math.isfinite(gradient_norm + gradient_error):
         return Judgement(Kind.UNDECIDED, SENTENCES[Status.NOT_FINITE])
     if gradient_norm - gradient_error > eps:
         return Judgement(Kind.NOT_STATIONARY, _two_ways(found, gradient_norm, fall))
@@ -65,17 +77,19 @@ def judge(
         if at.curvature + at.error < -found.gamma:
             reason += " All of that interval is below -gamma."
         return Judgement(Kind.SADDLE, reason)
+    if found.status is Status.SAMPLE_ONLY and found.measurements and found.measurements[-1].is_negative:
+        at = found.measurements[-1]
+        reason = (
+            f"There is soft negative curvature, {at.curvature:.2g} ± {at.error:.1g}, but the gradient is not known "
+        )
+        return Judgement(Kind.UNDECIDED, f"{reason}well enough to tell whether it explains that: {more_samples}.")
     if found.status is not Status.NOTHING_FOUND:
-        return Judgement(Kind.UNDECIDED, reason_for(found))
+        return Judgement(Kind.UNDECIDED, reason_for(found, more_samples))
     if gradient_norm + gradient_error > eps:
-        reason = f"The gradient may or may not be small: it is known to {gradient_error:.2g} only. Draw more samples "
-        return Judgement(Kind.UNDECIDED, reason + "where there are any, use a higher precision, or pass eps.")
-    if slack > found.gamma - found.sought:
-        off = f"be off by {slack:.2g}" if math.isfinite(slack) else "differ from that of F by an unknown amount"
-        reason = f"Nothing was found on the sample, but its Hessian may {off}: {more_samples}, or raise gamma."
-        return Judgement(Kind.UNDECIDED, reason)
-    allowed = f", and the Hessian's sampling error of {slack:.2g} is allowed for" if slack else ""
-    reason = f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}{allowed}."
+        reason = f"The gradient may or may not be small: it is known to {gradient_error:.2g} only. "
+        advice = f"{more_samples[0].upper()}{more_samples[1:]}, use a higher precision, or pass eps."
+        return Judgement(Kind.UNDECIDED, reason + advice)
+    reason = f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}."
     known_to = max(abs(found.upper - found.lowest), FLAT * found.smoothness)
     if abs(found.lowest) <= known_to < found.gamma / 2.0:
         reason += f" Along one direction F is flat, to {known_to:.1g}: there, terms of higher order decide."

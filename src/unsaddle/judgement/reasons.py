@@ -24,7 +24,7 @@ SENTENCES = {
     ),
     Status.SAMPLE_ONLY: (
         "The curvature is negative on the sample that the direction was found on, but fresh samples do not show it. "
-        "Pass a larger samples."
+        "{more_samples}."
     ),
     Status.BUDGET_SPENT: "The budget ended before there was an answer. Raise max_gradients, or pass a larger gamma.",
     Status.SMOOTHNESS_EXCEEDED: (
@@ -58,10 +58,10 @@ JUMPS = 10.0
 """A change of the gradient by this many σ over no distance is a jump."""
 
 
-def reason_for(found: Curvature) -> str:
+def reason_for(found: Curvature, more_samples: str) -> str:
     """Why the search did not decide, in two sentences: the cause, and what to do."""
     if found.status in SENTENCES:
-        return SENTENCES[found.status]
+        return SENTENCES[found.status].format(more_samples=more_samples[0].upper() + more_samples[1:])
     seen = {"noise": found.noise, "jump": found.jump}
     error = max(found.noise * math.sqrt(2.0), found.jump) / found.radius  # of a product
     seen["gamma"] = max(error / LARGEST_NOISE_SHARE, 2.0 * found.gamma)

@@ -56,7 +56,8 @@ class Verdict:
     gradient_variance: float
     """V, the variance of one sample's gradient; 0 if nothing was sampled."""
     hessian_deviation: float
-    """The standard deviation of one sample's curvature along the deciding directions; 0 if nothing was sampled."""
+    """The standard deviation of one sample's curvature along the deciding direction; 0 if it was measured on
+    everything."""
     cost: Cost
     reason: str
     """The reason in a sentence. If undecided, it says what would decide."""
@@ -127,7 +128,7 @@ def assembled(
     elif kind is Kind.MINIMUM:
         # Without a measurement: a Ritz value is above λ_min up to the error of products, which the checks bound so.
         upper = found.upper if math.isfinite(found.upper) else found.lowest + found.sought / 2.0
-        interval = (-min(found.gamma, found.bound + hessian.slack), upper + hessian.slack)
+        interval = (-min(found.gamma, found.bound), max(upper, found.lowest + hessian.slack))
     return Verdict(
         kind=kind,
         gradient_norm=gradient_norm,
@@ -140,7 +141,7 @@ def assembled(
         drop_interval=drop.interval,
         length=drop.length,
         both_ways=drop.both_ways,
-        bound=math.inf if nothing_excluded else found.bound + hessian.slack,
+        bound=math.inf if nothing_excluded else found.bound,
         gamma=found.gamma,
         confidence=1.0 - delta,
         resolution=found.radius,

@@ -41,7 +41,7 @@ LOW_PRECISION_RADIUS = 2.0**-6
 near zero, and differences of its gradients show a wrong Hessian."""
 
 
-FEW_ENTRIES, FEW_SHARE = 100, 0.5
+FEW_ENTRIES, FEW_SHARE = 100, 0.9
 """Of fewer entries than that, at least this share must have trailing zeros: some of few have them by cancellation."""
 
 
@@ -62,10 +62,9 @@ def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
     return rounded > (share if nonzeros >= FEW_ENTRIES else max(share, FEW_SHARE)) * nonzeros
 
 
-def noise_radius(x: Tensor, x_norm: float, grad0: Tensor) -> float:
-    """The distance from x at which the noise of gradients is measured; farther for half precision, which is coarse."""
-    shift = LOW_PRECISION_SHIFT if is_low_precision(grad0) else NOISE_SHIFT * torch.finfo(x.dtype).eps
-    return shift * (x_norm if x_norm > 0.0 else SIZE_AT_ZERO)
+def noise_radius(x: Tensor, x_norm: float) -> float:
+    """The distance from x at which the noise of gradients is measured: a hundred roundings."""
+    return NOISE_SHIFT * torch.finfo(x.dtype).eps * (x_norm if x_norm > 0.0 else SIZE_AT_ZERO)
 
 
 def gradient_noise(
@@ -82,7 +81,9 @@ def gradient_noise(
     difference would contain the Hessian. A repeated gradient would repeat its error. `shift`, as a share of ‖x‖,
     replaces that of `noise_radius`.
     """
-    t = noise_radius(x, x_norm, grad0) if shift is None else shift * (x_norm if x_norm > 0.0 else 1.0)
+    if shift is None and is_low_precision(grad0):  # Half precision does not resolve the usual distance.
+        shift = LOW_PRECISION_SHIFT
+    t = noise_radius(x, x_norm) if shift is None else shift * (x_norm if x_norm > 0.0 else 1.0)
     s = vectors.random_direction(x, generator).mul_(t)
     above, below = grad(x + s).clone(), grad(x - s)
     first = vectors.norm(above - below)

@@ -101,10 +101,10 @@ class _Rung(NamedTuple):
 def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch.Generator) -> Survey:
     """Measures σ next to x and farther out, and finds out from where on gradients can be trusted.
 
-    1. The near rung: two gradients at x ± ts, t of a hundred roundings. s is random, each variable shifted by a share
-       of itself, as rounding does. σ is that of `gradient_noise`.
-    2. The far rung, at a thousandth of x. Then the gradient at x again. If it differs, gradients have memory: an
-       iterative solver inside starts where it ended.
+    1. The far rung: two gradients at x ± ts, t a thousandth of ‖x‖. s is random, each variable shifted by a share of
+       itself, as rounding does. Then the gradient at x again. If it differs, gradients have memory: an iterative solver
+       inside starts where it ended.
+    2. The near rung, at a hundred roundings of x. σ is that of `gradient_noise`. Half precision has none.
     3. If the two products contradict each other, further rungs tell truncation from a staircase.
 
     Cost: five gradients; two more in float32 with few variables; two where rungs contradict each other, and four more
@@ -123,24 +123,22 @@ def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch
         second = vectors.norm(above.add_(below).sub_(grad0, alpha=2.0))
         return _Rung(product, vectors.norm(product), second / math.sqrt(6.0), radius, half)
 
-    near = rung(noise_radius(x, x_norm, grad0))
-    seen = Survey(noise=near.noise, curvature=near.size, drowned=near.drowned)
-    if not math.isfinite(near.noise + near.size):
-        return seen
     size = x_norm if x_norm > 0.0 else 1.0
     far = rung(LOW_PRECISION_SHIFT * size)
-    if not math.isfinite(far.size + far.noise):
-        return seen
     again = grad(x)
     moved = vectors.norm(again - grad0)
+    again = again.clone() if moved > 0.0 else grad0
+    near = far if far.half else rung(noise_radius(x, x_norm))
+    seen = Survey(noise=near.noise, curvature=near.size, drowned=near.drowned)
+    if not math.isfinite(near.noise + near.size + far.size + far.noise):
+        return seen
     if moved > REMEMBERS * near.noise:
-        seen = replace(seen, again=again.clone(), noise=max(near.noise, moved))
+        seen = replace(seen, again=again, noise=max(near.noise, moved))
     seen = replace(seen, far_noise=far.noise, suspicious=far.half, steady=not far.contradicts(near, seen.noise))
     if near.drowned or seen.has_memory:
         seen = replace(seen, curvature=far.size, drowned=far.drowned)
-    few = vectors.dimension(x) < FEW_VARIABLES and x.dtype == torch.float32 and x_norm > 0.0
-    middle = far
-    if few or near.size == far.size == 0.0 or near.radius >= far.radius:
+    middle, few = far, vectors.dimension(x) < FEW_VARIABLES and x.dtype == torch.float32 and x_norm > 0.0
+    if few or far.half or near.size == far.size == 0.0:
         far = rung(LOW_PRECISION_RADIUS * size)  # None of few variables may have crossed a step of half precision.
     return _staircase(seen, rung, near, middle, far) if far.contradicts(near, seen.noise) else seen
 

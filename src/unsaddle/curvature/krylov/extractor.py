@@ -310,7 +310,7 @@ def _checked(f_hat: DisplacedFunction, candidate: KrylovCandidate, central: bool
     """Whether the probes saw a Hessian; and the candidate, with what the check tells about L2 and λ_min.
 
     Products must be symmetric. Along the lowest and the highest direction, their even part,
-    ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r), must be small; central products have none. At twice the radius, or at half of
+    ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r), must be small; central ones have none. At twice the radius, or at half of
     it far out, the curvature must be the same: along the lowest direction up to γ/2, along the highest up to a share, or
     L1 may come from a kink.
     """
