@@ -37,10 +37,11 @@ def dots(*pairs: tuple[Tensor, Tensor]) -> list[float]:
 
 
 def norm(u: Tensor) -> float:
-    """Euclidean norm, also of vectors whose squares underflow or overflow."""
+    """Euclidean norm, also of vectors whose squares underflow, or overflow float32. Beyond float64 it is inf."""
     (squared,) = dots((u, u))
     precision = torch.finfo(u.dtype)
-    if precision.tiny / precision.eps <= squared <= precision.max:
+    usable = precision.tiny / precision.eps <= squared <= precision.max
+    if usable or (squared == math.inf and u.dtype == torch.float64):
         return math.sqrt(squared)
     (size,) = total([[block.abs().sum(dtype=torch.float64)] for (block,) in blocks(u)])
     if size == 0.0 or not math.isfinite(size):

@@ -313,7 +313,8 @@ def test_a_function_that_ends_at_any_radius_never_gives_an_unmeasured_direction(
         result = negative_curvature(f, ZERO, extractor=method, gamma=1.0, smoothness=4.0, hessian_lipschitz=1.0)
         assert all(math.isfinite(m.error) for m in result.measurements) or not result.found
         seen.add(result.status)
-    assert seen == {Status.FOUND, Status.NOT_FINITE}
+    # krylov surveys the gradients around x, and comes as near as it has to.
+    assert seen == {Status.FOUND} | (set() if method == "krylov" else {Status.NOT_FINITE})
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -339,8 +340,8 @@ def test_constant_and_affine_functions_are_flat(method: str) -> None:
     ):
         result = negative_curvature(f, ZERO + 1.0, extractor=method)
         assert result.status is Status.FLAT
-        # At x, and one difference; Krylov has measured the noise before, with two gradients.
-        spent = 2 + 2 * (method == "krylov")
+        # At x, and one difference; Krylov then surveys, with nine gradients, two farther out, and takes it once more.
+        spent = 2 + 8 * (method == "krylov")
         assert result.cost == Cost(gradients=spent, samples=spent)
 
 

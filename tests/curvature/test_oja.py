@@ -116,11 +116,11 @@ def test_a_stream_is_searched_with_batches_of_32() -> None:
         stream, X, gamma=0.8, extractor="oja", samples=80, smoothness=2.0, hessian_lipschitz=0.0
     )
     assert result.status is Status.FOUND
-    # One gradient at x, 42 products of 32, one judgement on the 80, six gradients of the 80, and two on each of 16
-    # batches of 5.
+    # One gradient at x, 42 products of 32, one judgement on the 80, six gradients of the 80, and two on each of 32
+    # batches of 10.
     assert result.cost == Cost(
-        gradients=1 + 6 + 2 * 16,
-        samples=80 * (1 + 6) + 2 * 16 * 5,
+        gradients=1 + 6 + 2 * 32,
+        samples=80 * (1 + 6) + 2 * 32 * 10,
         hessian_products=42 + 1,
         hessian_samples=42 * 32 + 80,
     )

@@ -19,7 +19,7 @@ from unsaddle import Function, ModelObjective, Neon
 from unsaddle.torch_optim import policy
 from unsaddle.torch_optim.events import VERDICTS, Event
 
-STEPS = 400
+STEPS = 500
 CASES = [
     pytest.param(make(), name, id=f"{make().name}, {name}")
     for i, make in enumerate(stuck_problems.STUCK)

@@ -38,13 +38,13 @@ def found_at(f: Function, question: Question, d: int) -> Curvature:
     return found
 
 
-@pytest.mark.parametrize(("distinct", "quick", "careful"), [(1, 4, 8), (2, 5, 11), (3, 6, 12), (4, 5, 13), (6, 7, 15)])
+@pytest.mark.parametrize(("distinct", "quick", "careful"), [(1, 4, 11), (2, 5, 16), (3, 6, 17), (4, 5, 18), (6, 7, 20)])
 def test_nothing_takes_a_gradient_for_each_eigenvalue_beside_the_one_at_x(
     distinct: int, quick: int, careful: int
 ) -> None:
     """With fewer than four there is not enough to compare, and two more are taken along the start.
 
-    The careful search takes two for the noise before, and six after; four, where the lowest is the highest.
+    The careful search takes five for the survey, and eight to check; four, where the lowest is the highest.
     """
     f = quadratic([float(i + 1) for i in range(distinct)])
     for question, gradients in ((QUICK, quick), (CAREFUL, careful)):
@@ -99,26 +99,28 @@ def test_where_products_do_not_add_up_the_careful_search_has_the_word(fun: Calla
 
 
 def test_a_budget_holds_for_both_searches() -> None:
-    """18 are kept for measuring what is found, and two for the check along the start."""
+    """20 are kept for measuring what is found, and two for the check along the start."""
     f = quadratic([float(i + 1) for i in range(40)])
     question = replace(QUICK, gamma=1e-3)
-    for budget, spent in (1, 1), (20, 1), (25, 5), (35, 15):
+    for budget, spent in (1, 1), (22, 1), (27, 5), (37, 15):
         found = found_at(f, replace(question, max_gradients=budget), 400)
         assert found.status is Status.BUDGET_SPENT
         assert found.cost.gradients == spent
-    assert found_at(f, replace(question, max_gradients=40), 400).status is Status.NOTHING_FOUND
+    assert found_at(f, replace(question, max_gradients=42), 400).status is Status.NOTHING_FOUND
 
 
-@pytest.mark.parametrize(("step", "status"), [(1e-8, Status.NOT_QUADRATIC), (1e-7, Status.FLAT)])
-def test_no_probe_is_nearer_than_the_smallest_radius(step: float, status: Status) -> None:
-    """Such steps are invisible to a shift by some roundings of x: gradients seem exact, and probes are too short."""
+@pytest.mark.parametrize("step", [1e-8, 1e-7])
+def test_no_probe_is_nearer_than_the_smallest_radius(step: float) -> None:
+    """Such steps are invisible to a shift by some roundings of x. A survey sees them, and probes from farther out."""
     scale = torch.linspace(1.0, 2.0, 20, dtype=DOUBLE)
 
     def stepped(x: Tensor) -> Tensor:
         return torch.round((x - 1.0) / step) * step
 
     f = Function(lambda x: ((scale * stepped(x) ** 2).sum() / 2.0, scale * stepped(x)), gradient=True)
-    assert found_at(f, CAREFUL, 20).status is status
+    by_itself = found_at(f, CAREFUL, 20)
+    assert by_itself.status is Status.NOTHING_FOUND
+    assert by_itself.radius > 10.0 * step
     farther = found_at(f, replace(CAREFUL, smallest_radius=1e-5), 20)
     assert farther.status is Status.NOTHING_FOUND
     assert farther.radius == 1e-5

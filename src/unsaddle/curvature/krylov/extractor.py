@@ -121,7 +121,7 @@ def _quick(search: Search, radius: float) -> Candidate | None:
     scale = candidate.scale
     seen = replace(scale, noise=max(scale.noise, candidate.asymmetry * scale.radius / math.sqrt(2.0)))
     if candidate.vector is not None:
-        candidate = replace(_measured(f_hat, candidate), scale=seen)
+        candidate = replace(_measured(f_hat, candidate, claims=False), scale=seen)  # The noise is not known.
         return candidate if candidate.measured is not None and candidate.measured.is_negative else None
     decided = candidate.status is Status.NOTHING_FOUND
     if not decided or (len(candidate.history) < FEW_STEPS and not _is_linear(f_hat, start, candidate)):
@@ -234,7 +234,7 @@ def _may_be_near(search: Search, around: Survey) -> bool:
 def _at_first_radius(search: Search) -> KrylovCandidate | None:
     """The search at a radius that follows from the precision of x, with what it found measured; None without answer."""
     f_hat, eps = search.f_hat, torch.finfo(search.x.dtype).eps
-    radius = FIRST_RADIUS[search.x.dtype] * (f_hat.x_norm or 1.0)
+    radius = FIRST_RADIUS[search.x.dtype] * f_hat.x_norm if f_hat.x_norm > 0.0 else math.sqrt(eps)
     settings = _settings(search, num_steps=STEPS, smallest_radius=radius)
     candidate = _run(search, settings, CHECK_GRADIENTS, search.question.keep_history)
     if candidate.exhausted or candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
@@ -244,11 +244,11 @@ def _at_first_radius(search: Search) -> KrylovCandidate | None:
     return candidate if candidate.vector is None else _measured(f_hat, candidate)
 
 
-def _measured(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> KrylovCandidate:
-    """The candidate, with the curvature along its vector measured."""
+def _measured(f_hat: DisplacedFunction, candidate: KrylovCandidate, claims: bool = True) -> KrylovCandidate:
+    """The candidate, with the curvature along its vector measured; its Ritz value may claim one."""
     assert candidate.vector is not None
     v = candidate.vector.div_(vectors.norm(candidate.vector))
-    measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0, claimed=candidate.lowest)
+    measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0, candidate.lowest if claims else None)
     return replace(candidate, vector=v, measured=measured)
 
 

@@ -74,7 +74,13 @@ def verdict_at(at: EndPoint, *, gamma: float | None, delta: float, seed: int, by
     """
     ledger = at.ledger()
     question = Question(
-        gamma=gamma, seen_counts=gamma is None, delta=delta, extractor="krylov", seed=seed, keep_history=True
+        gamma=gamma,
+        seen_counts=gamma is None,
+        survey_first=True,
+        delta=delta,
+        extractor="krylov",
+        seed=seed,
+        keep_history=True,
     )
     seen = _weighed(at, question, ledger)
     if by_values and seen.judgement.kind is Kind.MINIMUM and at.free.any():
