@@ -53,8 +53,10 @@ class KrylovSettings:
     """Take products from both sides, (∇f(x+rq) − ∇f(x−rq))/(2r), with two gradients each."""
     basis: int = 20
     """Vectors to keep."""
-    to_the_end: bool = False
-    """Go on until every eigenvalue is known, instead of until those below −γ are excluded."""
+    farther: int = 0
+    """Steps to take even though eigenvalues below −γ are excluded, to see softer ones."""
+    fine: float = 0.0
+    """Those steps end once eigenvalues below −`fine`·L1 are excluded, or one is known; 0 for no such end."""
     accuracy: float = 0.1
     """A Ritz pair below −γ/2 is returned when its residual is at most this share of its value."""
 
@@ -139,6 +141,11 @@ def krylov(
             return max(0.0, error - float(seen.values[0]))
         return seen.excluded(allowed, 2.0 * largest()) + error
 
+    def fine_enough() -> bool:
+        below = settings.fine * largest()
+        known = seen.values[0] < -below and seen.residuals[0] <= settings.accuracy * abs(float(seen.values[0]))
+        return bool(below > 0.0 and (known or seen.log_missed(below) <= allowed))
+
     def candidate(
         status: Status, vector: Tensor | None = None, deciding: tuple[Tensor, ...] = (), exhausted: bool = False
     ) -> KrylovCandidate:
@@ -168,8 +175,8 @@ def krylov(
         low_enough = lowest <= -gamma() / 2.0
         if low_enough and (process.exhausted or seen.residuals[0] <= settings.accuracy * abs(lowest)):
             return candidate(Status.FOUND, process.vector(0))
-        certain = not settings.to_the_end and not low_enough and seen.log_missed(gamma()) <= allowed
-        if process.exhausted or certain:
+        certain = not low_enough and seen.log_missed(gamma()) <= allowed
+        if process.exhausted or (certain and (step + 1 >= settings.farther or fine_enough())):
             ends = (*range(min(LOWEST, seen.size - 1)), -1)
             return candidate(Status.NOTHING_FOUND, deciding=tuple(process.vector(i) for i in ends))
         if process.full and step + 1 < settings.num_steps:

@@ -29,7 +29,7 @@ FARTHEST = 0.03
 """Probes stay within this share of ‖x‖. Beyond it, the Hessian at x told nothing about any function that we met."""
 
 CHECK_GRADIENTS, LINEAR_GRADIENTS = 6, 2
-"""Gradients that `_is_quadratic` and `_is_linear` take."""
+"""Gradients that `_is_quadratic` and `_nonlinearity` take."""
 
 NEAR = 3.0
 """The nearest radius of a search, in units of the smallest one."""
@@ -48,8 +48,11 @@ the matrix's size times its largest asymmetry."""
 FEW_DIMENSIONS = 10
 """In so few dimensions a search goes on until every eigenvalue is known."""
 
+FINE = 1e-4
+"""A quick search that may go farther ends once curvature below −`FINE`·L1 is excluded."""
+
 FEW_STEPS = 4
-"""Fewer steps give too few entries to compare; `_is_linear` then checks the products along the start."""
+"""Fewer steps give too few entries to compare; `_nonlinearity` then checks the products along the start."""
 
 
 def extract(search: Search) -> Candidate:
@@ -64,9 +67,8 @@ def _settings(search: Search, **how: Any) -> KrylovSettings:
     gamma = None if gamma is None else share * gamma
     few = search.question.seen_counts and search.dimension <= min(FEW_DIMENSIONS, search.basis)
     relative = share * RELATIVE_GAMMA
-    return KrylovSettings(
-        delta=search.delta, gamma=gamma, relative_gamma=relative, basis=search.basis, to_the_end=few, **how
-    )
+    how = how | {"farther": search.dimension, "fine": 0.0} if few else how
+    return KrylovSettings(delta=search.delta, gamma=gamma, relative_gamma=relative, basis=search.basis, **how)
 
 
 def _run(
@@ -90,7 +92,8 @@ def _quick(search: Search, radius: float) -> Candidate | None:
     """
     f_hat = search.f_hat
     error = f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm)
-    settings = _settings(search, num_steps=QUICK_STEPS, noise=error, smallest_radius=radius)
+    farther = {"farther": min(search.question.farther, QUICK_STEPS), "fine": FINE}
+    settings = _settings(search, num_steps=QUICK_STEPS, noise=error, smallest_radius=radius, **farther)
     start = vectors.random_direction(search.x, search.generator)
     candidate = _run(search, settings, LINEAR_GRADIENTS, True, start)
     if candidate.scale.radius > radius and not _adds_up(candidate, search.basis):
@@ -106,15 +109,22 @@ def _quick(search: Search, radius: float) -> Candidate | None:
         v = candidate.vector.div_(vectors.norm(candidate.vector))
         measured = on_same_sample(f_hat.f, f_hat.x, v, scale, f_hat.grad0)
         return replace(candidate, scale=seen, measured=measured) if measured.is_negative else None
-    decided = candidate.status is Status.NOTHING_FOUND
-    if not decided or (len(candidate.history) < FEW_STEPS and not _is_linear(f_hat, start, candidate)):
+    if candidate.status is not Status.NOTHING_FOUND:
         return None
+    if len(candidate.history) < FEW_STEPS:
+        off = _nonlinearity(f_hat, start, scale.radius)
+        if not off <= SYMMETRIC * scale.gamma:
+            return None
+        candidate = replace(candidate, bound=candidate.bound + off, asymmetry=max(off, candidate.asymmetry))
     return replace(_with_what_is_seen(search, candidate), scale=seen, start=start)
 
 
 def _with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCandidate:
     """The candidate, with its lowest direction measured if that may count, though it is above −γ."""
-    wanted = search.question.seen_counts and candidate.lowest < -candidate.asymmetry
+    # In few dimensions a sign that the products leave open is measured, too.
+    few, size = search.dimension <= FEW_DIMENSIONS, len(candidate.history)
+    doubt = size * candidate.asymmetry if few else -candidate.asymmetry
+    wanted = search.question.seen_counts and candidate.lowest < doubt
     if not wanted or not search.affords(0):
         return candidate
     v, f_hat = candidate.deciding[0], search.f_hat
@@ -128,15 +138,15 @@ def _adds_up(candidate: KrylovCandidate, basis: int) -> bool:
     return not candidate.exhausted and size * candidate.asymmetry <= SYMMETRIC * candidate.scale.gamma
 
 
-def _is_linear(f_hat: DisplacedFunction, v: Tensor, candidate: KrylovCandidate) -> bool:
-    """Whether the gradient is linear between r and −2r along v, by two gradients (a cache may hold the first).
+def _nonlinearity(f_hat: DisplacedFunction, v: Tensor, r: float) -> float:
+    """How far the gradient is from linear between r and −2r along v, by two gradients (a cache may hold the first).
 
     For a quadratic, 2(∇f(x+rv) − ∇f(x)) + ∇f(x−2rv) − ∇f(x) = 0. A kink, |x|^{3/2} or a third derivative violates it.
+    The result is three times the error that a third derivative makes in the product with v.
     """
-    r = candidate.scale.radius
     off = 2.0 * f_hat.f.grad_at_sum(f_hat.x, v, r) + f_hat.f.grad_at_sum(f_hat.x, v, -2.0 * r)
     off.sub_(f_hat.grad0, alpha=3.0)
-    return vectors.norm(off) / (2.0 * r) <= SYMMETRIC * candidate.scale.gamma
+    return vectors.norm(off) / (2.0 * r)
 
 
 def _careful(search: Search) -> Candidate:
