@@ -25,6 +25,13 @@ FEW_VARIABLES, SURE = 10, 1e-9
 """With fewer variables δ is lowered to `SURE`, and the search goes on to the last variable. On a plane, one start in
 twenty would hide far more than −γ."""
 
+MANY_VARIABLES = 200
+"""Among so many variables at most, a suspicious point is looked at to the end, at a gradient for each variable."""
+
+SHARE = 1.0 / 8.0
+"""A look may take this share of the gradients of SciPy's run to see softer curvature than −γ. Promotion is to cost at
+most 15 % at the median, the checks included (`benchmarks.cutest`)."""
+
 ROUGH = (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
 """Statuses that may mean that two gradients at one point differ."""
 
@@ -135,7 +142,9 @@ def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger)
     if not len(x):
         return _Seen(f, _nothing_sought(question.delta), Judgement(Kind.MINIMUM, NOTHING_FREE))
     start_delta = question.delta if len(x) >= FEW_VARIABLES else min(question.delta, SURE)
-    question = replace(question, delta=start_delta, probe_radius=f.first_radius)
+    basis = len(x) if FEW_VARIABLES < len(x) <= MANY_VARIABLES else None  # None lets memory decide.
+    spare = _steps_to_spare(at, len(x)) if question.seen_counts else 0
+    question = replace(question, delta=start_delta, probe_radius=f.first_radius, basis=basis, farther=spare)
     found, farther = answer(f, x, question, ledger), CENTRAL * max(1.0, vectors.norm(x))
     if found.status in FARTHER:
         again = answer(f, x, replace(question, probe_radius=None, smallest_radius=farther), ledger)
@@ -148,6 +157,13 @@ def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger)
         off = f"Gradients are differences of fun here, off by up to {_gradient_error(found):.2g}"
         reason = f"{reason} {off}: give jac, or take a large constant out of fun."
     return _Seen(f, found, Judgement(kind, reason))
+
+
+def _steps_to_spare(at: EndPoint, dimension: int) -> int:
+    """Steps of a search though nothing is below −γ: to the end where a saddle is likely or products cost nothing."""
+    if at.costs_nothing or (at.suspicious and dimension <= MANY_VARIABLES):
+        return dimension
+    return int(SHARE * at.spent)
 
 
 def _borne_out(at: EndPoint, seen: _Seen, seed: int, ledger: Ledger) -> Judgement:

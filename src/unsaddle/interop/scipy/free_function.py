@@ -54,6 +54,10 @@ class EndPoint:
     value: float
     start: Array
     """Where SciPy began. Its distance from x gives a scale."""
+    spent: int = 0
+    """The gradients that SciPy's run took."""
+    suspicious: bool = False
+    """Whether a saddle is likely here: fun did not fall in SciPy's run, or a saddle was left before it."""
 
     @cached_property
     def grad(self) -> Array:
@@ -64,6 +68,11 @@ class EndPoint:
     def product(self) -> Callable[[Array], Any] | None:
         """p ↦ ∇²f(x)p for all variables; None without `hess` and `hessp`."""
         return self.function.products(self.x)
+
+    @property
+    def costs_nothing(self) -> bool:
+        """Whether products are with a matrix that SciPy has."""
+        return self.function.has_matrix
 
     def ledger(self) -> Ledger:
         """A new ledger. It counts Hessian products if gradients are made of them."""

@@ -121,7 +121,9 @@ def minimize(
         x, here = np.array(result.x, dtype=np.float64), float(result.fun)
         if not result.success:
             break
-        end = EndPoint(function=function, x=x, value=here, start=start)
+        likely = escapes > 0 or not first - here > _tolerance(tol, options, here)
+        spent = int(result.njev)
+        end = EndPoint(function=function, x=x, value=here, start=start, spent=spent, suspicious=likely)
         judged = verdict_at(end, gamma=gamma, delta=delta, seed=seed + escapes, by_values=by_values)
         verdict = judged.verdict
         if verdict.kind == "minimum":
