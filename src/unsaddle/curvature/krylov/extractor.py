@@ -51,6 +51,10 @@ FEW_DIMENSIONS = 10
 FINE = 1e-4
 """A quick search that may go farther ends once curvature below −`FINE`·L1 is excluded."""
 
+OPEN = 1e-7
+"""In few dimensions a lowest curvature whose sign is within the error of the products is measured, if that error is
+above this share of L1, which rounding does not explain in float64."""
+
 FEW_STEPS = 4
 """Fewer steps give too few entries to compare; `_nonlinearity` then checks the products along the start."""
 
@@ -121,10 +125,9 @@ def _quick(search: Search, radius: float) -> Candidate | None:
 
 def _with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCandidate:
     """The candidate, with its lowest direction measured if that may count, though it is above −γ."""
-    # In few dimensions a sign that the products leave open is measured, too.
-    few, size = search.dimension <= FEW_DIMENSIONS, len(candidate.history)
-    doubt = size * candidate.asymmetry if few else -candidate.asymmetry
-    wanted = search.question.seen_counts and candidate.lowest < doubt
+    error = len(candidate.history) * candidate.asymmetry
+    is_open = search.dimension <= FEW_DIMENSIONS and error > OPEN * candidate.scale.smoothness
+    wanted = search.question.seen_counts and candidate.lowest < (error if is_open else -candidate.asymmetry)
     if not wanted or not search.affords(0):
         return candidate
     v, f_hat = candidate.deciding[0], search.f_hat
