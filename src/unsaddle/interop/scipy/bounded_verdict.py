@@ -25,8 +25,9 @@ FEW_VARIABLES, SURE = 10, 1e-9
 """With fewer variables δ is lowered to `SURE`, and the search goes on to the last variable. On a plane, one start in
 twenty would hide far more than −γ."""
 
-MANY_VARIABLES = 200
-"""Among so many variables at most, a suspicious point is looked at to the end, at a gradient for each variable."""
+SOME_VARIABLES, MANY_VARIABLES = 50, 200
+"""Among so many variables at most, a look goes on, at a gradient for each variable, until soft curvature is excluded,
+too. The second number is for suspicious points."""
 
 SHARE = 1.0 / 8.0
 """A look may take this share of the gradients of SciPy's run to see softer curvature than −γ. Promotion is to cost at
@@ -160,8 +161,8 @@ def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger)
 
 
 def _steps_to_spare(at: EndPoint, dimension: int) -> int:
-    """Steps of a search though nothing is below −γ: to the end where a saddle is likely or products cost nothing."""
-    if at.costs_nothing or (at.suspicious and dimension <= MANY_VARIABLES):
+    """Steps that a search may take though nothing is below −γ. Products with a matrix cost nothing."""
+    if at.costs_nothing or dimension <= (MANY_VARIABLES if at.suspicious else SOME_VARIABLES):
         return dimension
     return int(SHARE * at.spent)
 
