@@ -29,7 +29,6 @@ as a Ritz vector averages the errors of many products."""
 LARGEST_NOISE_SHARE = 0.3
 """Rounding as a share of γ at the smallest radius, for functions that are not quadratic within the first radius."""
 
-
 SOFT_DELTA = 1e-4
 """δ of the proof that ends the steps farther than γ. One start in twenty would hide soft curvature; these steps are
 there to see it."""
@@ -101,6 +100,7 @@ def krylov(
         found:    θ ≤ −γ/2 and the residual b|s_last| ≤ accuracy·|θ|
         nothing:  θ > −γ/2, and an eigenvector below −γ could only be missed if the start's component along it were so
                   small that a random start has it with probability at most δ (`Projection.log_missed`)
+        `farther` steps are taken even so, until the same is known of −`fine`·L1, at δ ≤ 1e-4, or a softer θ is exact
         at `basis` vectors: keep Ritz vectors of both ends and q_{j+1} (thick restart)
 
     No constant of f is needed. The radius follows γ. A γ that is not given is a hundredth of the largest |eigenvalue|

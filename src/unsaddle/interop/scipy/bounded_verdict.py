@@ -162,7 +162,7 @@ def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger)
 
 def _steps_to_spare(at: EndPoint, dimension: int) -> int:
     """Steps that a search may take though nothing is below −γ. Products with a matrix cost nothing."""
-    if at.costs_nothing or dimension <= (MANY_VARIABLES if at.suspicious else SOME_VARIABLES):
+    if at.function.has_matrix or dimension <= (MANY_VARIABLES if at.suspicious else SOME_VARIABLES):
         return dimension
     return int(SHARE * at.spent)
 

@@ -69,11 +69,6 @@ class EndPoint:
         """p ↦ ∇²f(x)p for all variables; None without `hess` and `hessp`."""
         return self.function.products(self.x)
 
-    @property
-    def costs_nothing(self) -> bool:
-        """Whether products are with a matrix that SciPy has."""
-        return self.function.has_matrix
-
     def ledger(self) -> Ledger:
         """A new ledger. It counts Hessian products if gradients are made of them."""
         return Ledger() if self.product is None else _ProductLedger()
