@@ -30,7 +30,7 @@ class Question:
     seen_counts: bool = False
     """Whether curvature above −γ that is negative beyond its error counts as found."""
     farther: int = 0
-    """With `probe_radius`: steps that krylov may take in all, though nothing is below −γ, to see softer curvature."""
+    """Steps that krylov may take in all, though nothing is below −γ, to see softer curvature."""
     delta: float = 0.05
     """δ, the probability that an unlucky random start hides such a curvature."""
     extractor: str = "auto"

@@ -49,7 +49,7 @@ FEW_DIMENSIONS = 10
 """In so few dimensions a search goes on until every eigenvalue is known."""
 
 FINE = 1e-4
-"""A quick search that may go farther ends once curvature below −`FINE`·L1 is excluded."""
+"""A search that may go farther ends once curvature below −`FINE`·L1 is excluded."""
 
 OPEN = 1e-7
 """In few dimensions a lowest curvature whose sign is within the error of the products is measured, if that error is
@@ -71,8 +71,9 @@ def _settings(search: Search, **how: Any) -> KrylovSettings:
     gamma = None if gamma is None else share * gamma
     few = search.question.seen_counts and search.dimension <= min(FEW_DIMENSIONS, search.basis)
     relative = share * RELATIVE_GAMMA
-    how = how | {"farther": search.dimension, "fine": 0.0} if few else how
-    return KrylovSettings(delta=search.delta, gamma=gamma, relative_gamma=relative, basis=search.basis, **how)
+    farther, fine = (search.dimension, 0.0) if few else (search.question.farther, FINE)
+    how = how | {"basis": search.basis, "farther": farther, "fine": fine}
+    return KrylovSettings(delta=search.delta, gamma=gamma, relative_gamma=relative, **how)
 
 
 def _run(
@@ -96,8 +97,7 @@ def _quick(search: Search, radius: float) -> Candidate | None:
     """
     f_hat = search.f_hat
     error = f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm)
-    farther = {"farther": min(search.question.farther, QUICK_STEPS), "fine": FINE}
-    settings = _settings(search, num_steps=QUICK_STEPS, noise=error, smallest_radius=radius, **farther)
+    settings = _settings(search, num_steps=QUICK_STEPS, noise=error, smallest_radius=radius)
     start = vectors.random_direction(search.x, search.generator)
     candidate = _run(search, settings, LINEAR_GRADIENTS, True, start)
     if candidate.scale.radius > radius and not _adds_up(candidate, search.basis):
