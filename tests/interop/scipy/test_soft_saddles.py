@@ -107,3 +107,18 @@ def test_a_valley_of_many_flat_directions_costs_three_gradients(d):
     assert (result.success, result.verdict.kind, result.escapes) == (True, "minimum", 0)
     assert plain.success
     assert len(calls) - 2 * before == 3
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_plateau_is_undecided(sign):
+    """Far out in the tails of two bells, fun is 3 to rounding, and the gradient is exact, negligible, and of no use."""
+
+    def fun(x):
+        return 3.0 - float(np.exp(-(x[0] ** 2)) + sign * np.exp(-(x[1] ** 2)))
+
+    def jac(x):
+        return 2.0 * x * np.exp(-(x**2)) * np.array([1.0, sign])
+
+    result = minimize(fun, np.array([8.0, 7.0]), jac=jac)
+    assert (result.success, result.verdict.kind) == (False, "undecided")
+    assert "plateau" in result.message

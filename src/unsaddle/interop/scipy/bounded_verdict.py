@@ -19,7 +19,7 @@ from unsaddle.interop.scipy.way_down import along_direction, along_lines, by_des
 from unsaddle.judgement.judge import Judgement, Kind, judge, sentence
 from unsaddle.judgement.second_look import ROUNDINGS, repeats
 from unsaddle.judgement.verdict import Verdict, assembled
-from unsaddle.objectives.differences import CENTRAL, Array
+from unsaddle.objectives.differences import CENTRAL, EPS, Array
 
 FEW_VARIABLES, SURE = 10, 1e-9
 """With fewer variables δ is lowered to `SURE`, and the search goes on to the last variable. On a plane, one start in
@@ -38,6 +38,11 @@ ROUGH = (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
 
 FARTHER = (*ROUGH, Status.FLAT)
 """Statuses after which longer probes may decide."""
+
+PLATEAU = (
+    "The largest curvature seen, {:.2g}, changes fun by less than its rounding over the size of x. This is a plateau, "
+    "and nothing can be said: start elsewhere, or take a large constant out of fun."
+)
 
 NOTHING_FREE = (
     "Every variable is at a bound: the function rises inwards, or there is no room. No curvature was measured."
@@ -154,7 +159,9 @@ def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger)
     generator = torch.Generator().manual_seed(question.seed + 1)
     if found.status in ROUGH and not repeats(f, x, found, None, generator, ledger):
         reason = sentence(Status.NOT_DETERMINISTIC)
-    if kind is Kind.UNDECIDED and f.by_differences:
+    if kind is not Kind.UNDECIDED and found.smoothness * max(1.0, f.size) ** 2 < EPS * abs(at.value):
+        kind, reason = Kind.UNDECIDED, PLATEAU.format(found.smoothness)
+    elif kind is Kind.UNDECIDED and f.by_differences:
         off = f"Gradients are differences of fun here, off by up to {_gradient_error(found):.2g}"
         reason = f"{reason} {off}: give jac, or take a large constant out of fun."
     return _Seen(f, found, Judgement(kind, reason))
