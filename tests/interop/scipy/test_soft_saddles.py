@@ -122,3 +122,24 @@ def test_a_plateau_is_undecided(sign):
     result = minimize(fun, np.array([8.0, 7.0]), jac=jac)
     assert (result.success, result.verdict.kind) == (False, "undecided")
     assert "plateau" in result.message
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fall_that_is_near_is_seen_far_from_the_origin(method):
+    """z₀² − 5e-4·z₁² + 0.625·z₁⁴ falls by 1e-7 at |z₁| = 0.02, and rises from 0.03 on; x is 141 away from 0."""
+
+    def fun(x):
+        z = x - 100.0
+        return float(z[0] ** 2 - 5e-4 * z[1] ** 2 + 0.625 * z[1] ** 4)
+
+    def jac(x):
+        z = x - 100.0
+        return np.array([2.0 * z[0], -1e-3 * z[1] + 2.5 * z[1] ** 3])
+
+    def hess(x):
+        return np.diag([2.0, -1e-3 + 7.5 * (x[1] - 100.0) ** 2])
+
+    hess = hess if method in NEED_HESSIAN else None
+    result = minimize(fun, np.array([101.0, 100.0]), method=method, jac=jac, hess=hess)
+    assert result.escapes == 1
+    assert result.fun < -0.5e-7  # Its gradient is within SciPy's tolerance before the bottom.

@@ -13,7 +13,7 @@ from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.interop.scipy.free_function import EndPoint, FreeFunction, Mask
+from unsaddle.interop.scipy.free_function import SHORT, EndPoint, FreeFunction, Mask
 from unsaddle.interop.scipy.gradient_check import SECOND, check_beside, contradicting_curvature
 from unsaddle.interop.scipy.way_down import along_direction, along_lines, by_descent
 from unsaddle.judgement.judge import Judgement, Kind, judge, sentence
@@ -71,7 +71,8 @@ class Judged:
         v = self.verdict
         if self.moved is not None or v.direction is None:
             return self.moved
-        return along_direction(self.f, v.direction, v.curvature, v.resolution)
+        shortest = min(v.resolution, SHORT * self.f.size)  # The resolution of exact products says nothing about fun.
+        return along_direction(self.f, v.direction, v.curvature, shortest)
 
 
 class _Seen(NamedTuple):
