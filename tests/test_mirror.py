@@ -16,6 +16,7 @@ SUITES = {
     "distributed/test_ranks.py": "the whole library on ranks against one process",
     "distributed/test_training.py": "Neon on ranks: checkpoints, errors and killed processes",
     "first_order/test_corollaries.py": "first-order methods with the constants of their corollaries",
+    "interop/scipy/test_soft_saddles.py": "soft saddles and flat valleys, whichever method ends there",
     "interop/test_trainers.py": "Neon inside trainers that others wrote",
     "judgement/test_sampled_rates.py": "how often verdicts on samples are wrong, over many seeds",
     "objectives/model/test_refusals.py": "what a model may not do, whichever file notices",

@@ -29,6 +29,8 @@ class Question:
     """A share of γ for the difference between F_S and F: on samples, (1 − margin)·γ is looked for."""
     seen_counts: bool = False
     """Whether curvature above −γ that is negative beyond its error counts as found."""
+    farther: int = 0
+    """Steps that krylov may take in all, though nothing is below −γ, to see softer curvature."""
     delta: float = 0.05
     """δ, the probability that an unlucky random start hides such a curvature."""
     extractor: str = "auto"
@@ -60,6 +62,7 @@ class Question:
     def __post_init__(self) -> None:
         if self.gamma is not None:
             checks.positive(self.gamma, "gamma", "leave it out to take a hundredth of L1")
+        checks.count(self.farther, "farther", at_least=0)
         checks.probability(self.delta, "delta")
         if self.smoothness is not None:
             checks.positive(self.smoothness, "smoothness", "leave it out to measure it")

@@ -241,3 +241,26 @@ def test_a_dense_hessian_and_its_eigenvalues_agree() -> None:
         candidate = krylov(f, replace(SETTINGS, accuracy=1e-6), torch.Generator().manual_seed(seed))
         assert candidate.lowest == pytest.approx(-1.0, abs=1e-9)
         assert candidate.asymmetry < 1e-8
+
+
+FARTHER = replace(SETTINGS, gamma=None, basis=60, num_steps=60, farther=60, fine=1e-4)
+
+
+@pytest.mark.parametrize("ratio", [1e-3, 2e-4])
+@pytest.mark.parametrize("seed", range(5))
+def test_steps_farther_than_gamma_see_softer_curvature(ratio: float, seed: int) -> None:
+    s = torch.cat([torch.tensor([-ratio], dtype=torch.float64), torch.logspace(-2, 0, 59, dtype=torch.float64)])
+    seen, _ = run(s, seed, FARTHER)
+    assert seen.status is Status.NOTHING_FOUND
+    assert seen.lowest == pytest.approx(-ratio, rel=0.1)
+    assert seen.bound >= ratio
+    early, steps = run(s, seed, replace(FARTHER, farther=0))
+    assert steps < 40
+    assert early.bound >= ratio
+
+
+def test_they_end_where_soft_curvature_is_excluded() -> None:
+    s = torch.linspace(0.5, 1.0, 60, dtype=torch.float64)
+    seen, steps = run(s, 0, FARTHER)
+    assert steps < 20
+    assert seen.bound <= 1e-4

@@ -29,6 +29,10 @@ as a Ritz vector averages the errors of many products."""
 LARGEST_NOISE_SHARE = 0.3
 """Rounding as a share of γ at the smallest radius, for functions that are not quadratic within the first radius."""
 
+SOFT_DELTA = 1e-4
+"""δ of the proof that ends the steps farther than γ. One start in twenty would hide soft curvature; these steps are
+there to see it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class KrylovSettings:
@@ -53,8 +57,10 @@ class KrylovSettings:
     """Take products from both sides, (∇f(x+rq) − ∇f(x−rq))/(2r), with two gradients each."""
     basis: int = 20
     """Vectors to keep."""
-    to_the_end: bool = False
-    """Go on until every eigenvalue is known, instead of until those below −γ are excluded."""
+    farther: int = 0
+    """Steps to take even though eigenvalues below −γ are excluded, to see softer ones."""
+    fine: float = 0.0
+    """Those steps end once eigenvalues below −`fine`·L1 are excluded, or one is known; 0 for no such end."""
     accuracy: float = 0.1
     """A Ritz pair below −γ/2 is returned when its residual is at most this share of its value."""
 
@@ -103,6 +109,7 @@ def krylov(
         found:    θ ≤ −γ/2 and the residual b|s_last| ≤ accuracy·|θ|
         nothing:  θ > −γ/2, and an eigenvector below −γ could only be missed if the start's component along it were so
                   small that a random start has it with probability at most δ (`Projection.log_missed`)
+        `farther` steps are taken even so, until the same is known of −`fine`·L1, at δ ≤ 1e-4, or a softer θ is exact
         at `basis` vectors: keep Ritz vectors of both ends and q_{j+1} (thick restart)
 
     No constant of f is needed. The radius follows γ. A γ that is not given is a hundredth of the largest |eigenvalue|
@@ -121,8 +128,8 @@ def krylov(
     ('FOUND', -2.0)
     """
     x = f_hat.x
-    unlucky = unlucky_component(dimension=vectors.dimension(x), delta=settings.delta)
-    allowed = math.log(unlucky) if unlucky > 0.0 else -math.inf
+    allowed = _log_unlucky(x, settings.delta)
+    softly = _log_unlucky(x, min(settings.delta, SOFT_DELTA))
     history: list[tuple[int, float]] = []
     radius = settings.smallest_radius
 
@@ -149,6 +156,11 @@ def krylov(
             return max(0.0, error - float(seen.values[0]))
         return seen.excluded(allowed, 2.0 * largest()) + error
 
+    def fine_enough() -> bool:
+        below = settings.fine * largest()
+        known = seen.values[0] < -below and seen.residuals[0] <= settings.accuracy * abs(float(seen.values[0]))
+        return bool(below > 0.0 and (known or seen.log_missed(below) <= softly))
+
     def candidate(
         status: Status, vector: Tensor | None = None, deciding: tuple[Tensor, ...] = (), exhausted: bool = False
     ) -> KrylovCandidate:
@@ -164,6 +176,7 @@ def krylov(
             exhausted=exhausted,
         )
 
+    proven = False
     for step in range(settings.num_steps):
         radius = settings.radius(gamma())
         if not process.expand():
@@ -178,13 +191,21 @@ def krylov(
         low_enough = lowest <= -gamma() / 2.0
         if low_enough and (process.exhausted or seen.residuals[0] <= settings.accuracy * abs(lowest)):
             return candidate(Status.FOUND, process.vector(0))
-        certain = not settings.to_the_end and not low_enough and seen.log_missed(gamma()) <= allowed
-        if process.exhausted or certain:
+        # What was proven for this start stays proven, also for the larger γ of a larger L1.
+        proven = proven or (not low_enough and seen.log_missed(gamma()) <= allowed)
+        last = step + 1 >= min(settings.farther, settings.num_steps)
+        if process.exhausted or (proven and not low_enough and (last or fine_enough())):
             ends = (*range(min(LOWEST, seen.size - 1)), -1)
             return candidate(Status.NOTHING_FOUND, deciding=tuple(process.vector(i) for i in ends))
         if process.full and step + 1 < settings.num_steps:
             process.restart()
     return candidate(Status.NOTHING_FOUND, deciding=(process.vector(0),) if seen.size else (), exhausted=True)
+
+
+def _log_unlucky(x: Tensor, delta: float) -> float:
+    """log of the component (q·v)² that a random start undercuts with probability δ."""
+    unlucky = unlucky_component(dimension=vectors.dimension(x), delta=delta)
+    return math.log(unlucky) if unlucky > 0.0 else -math.inf
 
 
 def _scale(settings: KrylovSettings, gamma: float, largest: float, radius: float) -> Scale:

@@ -34,7 +34,7 @@ CENTRAL_SHARE = 0.1
 """Rounding in a product as a share of γ if products are central and the radius follows the noise that was met."""
 
 CHECK_GRADIENTS, LINEAR_GRADIENTS = 8, 2
-"""Gradients that `_is_quadratic` and `_is_linear` take."""
+"""Gradients that `_checked` and `_nonlinearity` take."""
 
 FIRST_RADIUS = {torch.float32: 3e-6, torch.float64: 1e-9}
 """The radius of the first search as a share of ‖x‖: 25 roundings of float32, where products of networks with ‖x‖ ≈ 100
@@ -66,8 +66,15 @@ SURVEY_GRADIENTS = 5
 REPEATS = 10.0
 """If two gradients at the same point differ by more than this many σ, the function is not deterministic."""
 
+FINE = 1e-4
+"""A search that may go farther ends once curvature below −`FINE`·L1 is excluded."""
+
+OPEN = 1e-7
+"""In few dimensions a lowest curvature whose sign is within the error of the products is measured, if that error is
+above this share of L1, which rounding does not explain in float64."""
+
 FEW_STEPS = 4
-"""Fewer steps give too few entries to compare; `_is_linear` then checks the products along the start."""
+"""Fewer steps give too few entries to compare; `_nonlinearity` then checks the products along the start."""
 
 
 def extract(search: Search) -> Candidate:
@@ -82,9 +89,9 @@ def _settings(search: Search, **how: Any) -> KrylovSettings:
     gamma = None if gamma is None else share * gamma
     few = search.question.seen_counts and search.dimension <= min(FEW_DIMENSIONS, search.basis)
     relative = share * RELATIVE_GAMMA
-    return KrylovSettings(
-        delta=search.delta, gamma=gamma, relative_gamma=relative, basis=search.basis, to_the_end=few, **how
-    )
+    farther, fine = (search.dimension, 0.0) if few else (search.question.farther, FINE)
+    how = how | {"basis": search.basis, "farther": farther, "fine": fine}
+    return KrylovSettings(delta=search.delta, gamma=gamma, relative_gamma=relative, **how)
 
 
 def _run(
@@ -123,15 +130,21 @@ def _quick(search: Search, radius: float) -> Candidate | None:
     if candidate.vector is not None:
         candidate = replace(_measured(f_hat, candidate, claims=False), scale=seen)  # The noise is not known.
         return candidate if candidate.measured is not None and candidate.measured.is_negative else None
-    decided = candidate.status is Status.NOTHING_FOUND
-    if not decided or (len(candidate.history) < FEW_STEPS and not _is_linear(f_hat, start, candidate)):
+    if candidate.status is not Status.NOTHING_FOUND:
         return None
+    if len(candidate.history) < FEW_STEPS:
+        off = _nonlinearity(f_hat, start, scale.radius)
+        if not off <= SYMMETRIC * scale.gamma:
+            return None
+        candidate = replace(candidate, bound=candidate.bound + off, asymmetry=max(off, candidate.asymmetry))
     return replace(_with_what_is_seen(search, candidate), scale=seen, start=start)
 
 
 def _with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCandidate:
     """The candidate, with its lowest direction measured if that may count, though it is above −γ."""
-    wanted = search.question.seen_counts and candidate.lowest < -candidate.asymmetry
+    error = len(candidate.history) * candidate.asymmetry
+    is_open = search.dimension <= FEW_DIMENSIONS and error > OPEN * candidate.scale.smoothness
+    wanted = search.question.seen_counts and candidate.lowest < (error if is_open else -candidate.asymmetry)
     if not wanted or not search.affords(0):
         return candidate
     seen = _measured(search.f_hat, replace(candidate, vector=candidate.deciding[0].clone()))
@@ -144,15 +157,15 @@ def _adds_up(candidate: KrylovCandidate, basis: int) -> bool:
     return not candidate.exhausted and size * candidate.asymmetry <= SYMMETRIC * candidate.scale.gamma
 
 
-def _is_linear(f_hat: DisplacedFunction, v: Tensor, candidate: KrylovCandidate) -> bool:
-    """Whether the gradient is linear between r and −2r along v, by two gradients (a cache may hold the first).
+def _nonlinearity(f_hat: DisplacedFunction, v: Tensor, r: float) -> float:
+    """How far the gradient is from linear between r and −2r along v, by two gradients (a cache may hold the first).
 
     For a quadratic, 2(∇f(x+rv) − ∇f(x)) + ∇f(x−2rv) − ∇f(x) = 0. A kink, |x|^{3/2} or a third derivative violates it.
+    The result is three times the error that a third derivative makes in the product with v.
     """
-    r = candidate.scale.radius
     off = 2.0 * f_hat.f.grad_at_sum(f_hat.x, v, r) + f_hat.f.grad_at_sum(f_hat.x, v, -2.0 * r)
     off.sub_(f_hat.grad0, alpha=3.0)
-    return vectors.norm(off) / (2.0 * r) <= SYMMETRIC * candidate.scale.gamma
+    return vectors.norm(off) / (2.0 * r)
 
 
 def _careful(search: Search) -> Candidate:
@@ -279,9 +292,9 @@ def _surveyed(search: Search) -> Survey:
     shift = noise.NOISE_SHIFT * eps * (f_hat.x_norm if f_hat.x_norm > 0.0 else 1.0)
     # If the noise drowns the Hessian, the measured curvature is noise.
     rounding = eps * (f_hat.grad_norm + (0.0 if around.drowned else around.curvature * (f_hat.x_norm + shift)))
-    if around.noise > SUSPICIOUS * rounding:
-        if not noise.repeats(f_hat.f, search.x, shift, 0.1 * around.noise, search.generator):
-            raise Inconclusive(Status.NOT_DETERMINISTIC)
+    suspicious = around.noise > SUSPICIOUS * rounding
+    if suspicious and not noise.repeats(f_hat.f, search.x, shift, 0.1 * around.noise, search.generator):
+        raise Inconclusive(Status.NOT_DETERMINISTIC)
     return around
 
 
@@ -311,8 +324,8 @@ def _checked(f_hat: DisplacedFunction, candidate: KrylovCandidate, central: bool
 
     Products must be symmetric. Along the lowest and the highest direction, their even part,
     ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r), must be small; central ones have none. At twice the radius, or at half of
-    it far out, the curvature must be the same: along the lowest direction up to γ/2, along the highest up to a share, or
-    L1 may come from a kink.
+    it far out, the curvature must be the same: along the lowest direction up to γ/2, along the highest up to a share,
+    or L1 may come from a kink.
     """
     scale = candidate.scale
     if candidate.asymmetry > scale.gamma / 2.0:

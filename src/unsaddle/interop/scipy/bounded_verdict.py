@@ -13,20 +13,33 @@ from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.interop.scipy.free_function import EndPoint, FreeFunction, Mask
+from unsaddle.interop.scipy.free_function import SHORT, EndPoint, FreeFunction, Mask
 from unsaddle.interop.scipy.gradient_check import SECOND, check_beside, contradicting_curvature
 from unsaddle.interop.scipy.way_down import along_direction, along_lines, by_descent
 from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.measure.noise import GRADIENT_ROUNDINGS
-from unsaddle.objectives.differences import CENTRAL, Array
+from unsaddle.objectives.differences import CENTRAL, EPS, Array
 
 FEW_VARIABLES, SURE = 10, 1e-9
 """With fewer variables δ is lowered to `SURE`, and the search goes on to the last variable. On a plane, one start in
 twenty would hide far more than −γ."""
 
+SOME_VARIABLES, MANY_VARIABLES = 50, 200
+"""Among so many variables at most, a look goes on, at a gradient for each variable, until soft curvature is excluded,
+too. The second number is for suspicious points."""
+
+SHARE = 1.0 / 8.0
+"""A look may take this share of the gradients of SciPy's run to see softer curvature than −γ. Promotion is to cost at
+most 15 % at the median, the checks included (`benchmarks.cutest`)."""
+
 FARTHER = (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC, Status.FLAT)
 """Statuses after which longer probes may decide."""
+
+PLATEAU = (
+    "The largest curvature seen, {:.2g}, changes fun by less than its rounding over the size of x. This is a plateau, "
+    "and nothing can be said: start elsewhere, or take a large constant out of fun."
+)
 
 NOTHING_FREE = (
     "Every variable is at a bound: the function rises inwards, or there is no room. No curvature was measured."
@@ -55,7 +68,8 @@ class Judged:
         v = self.verdict
         if self.moved is not None or v.direction is None:
             return self.moved
-        return along_direction(self.f, v.direction, v.curvature, v.resolution)
+        shortest = min(v.resolution, SHORT * self.f.size)  # The resolution of exact products says nothing about fun.
+        return along_direction(self.f, v.direction, v.curvature, shortest)
 
 
 class _Seen(NamedTuple):
@@ -138,16 +152,27 @@ def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger)
     if not len(x):
         return _Seen(f, _nothing_sought(question.delta), Judgement(Kind.MINIMUM, NOTHING_FREE))
     start_delta = question.delta if len(x) >= FEW_VARIABLES else min(question.delta, SURE)
-    question = replace(question, delta=start_delta, probe_radius=f.first_radius)
+    basis = len(x) if FEW_VARIABLES < len(x) <= MANY_VARIABLES else None  # None lets memory decide.
+    spare = _steps_to_spare(at, len(x)) if question.seen_counts else 0
+    question = replace(question, delta=start_delta, probe_radius=f.first_radius, basis=basis, farther=spare)
     found, farther = answer(f, x, question, ledger), CENTRAL * max(1.0, vectors.norm(x))
     if found.status in FARTHER:
         again = answer(f, x, replace(question, probe_radius=None, smallest_radius=farther), ledger)
         found = again if again.status in (Status.FOUND, Status.NOTHING_FOUND) else found
     kind, reason = judge(found, gradient_norm=found.gradient_norm, gradient_error=_gradient_error(found))
-    if kind is Kind.UNDECIDED and f.by_differences:
+    if kind is not Kind.UNDECIDED and found.smoothness * max(1.0, f.size) ** 2 < EPS * abs(at.value):
+        kind, reason = Kind.UNDECIDED, PLATEAU.format(found.smoothness)
+    elif kind is Kind.UNDECIDED and f.by_differences:
         off = f"Gradients are differences of fun here, off by up to {_gradient_error(found):.2g}"
         reason = f"{reason} {off}: give jac, or take a large constant out of fun."
     return _Seen(f, found, Judgement(kind, reason))
+
+
+def _steps_to_spare(at: EndPoint, dimension: int) -> int:
+    """Steps that a search may take though nothing is below −γ. Products with a matrix cost nothing."""
+    if at.function.has_matrix or dimension <= (MANY_VARIABLES if at.suspicious else SOME_VARIABLES):
+        return dimension
+    return int(SHARE * at.spent)
 
 
 def _borne_out(at: EndPoint, seen: _Seen, seed: int, ledger: Ledger) -> Judgement:

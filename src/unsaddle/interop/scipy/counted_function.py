@@ -112,6 +112,11 @@ class CountedFunction:
 
         return product
 
+    @property
+    def has_matrix(self) -> bool:
+        """Whether `products` are with a Hessian, evaluated once."""
+        return callable(self._hess)
+
     def inside(self, x: Array) -> bool:
         """Whether x is within the bounds."""
         return bool(np.all(x >= self.lower) and np.all(x <= self.upper))

@@ -54,6 +54,10 @@ class EndPoint:
     value: float
     start: Array
     """Where SciPy began. Its distance from x gives a scale."""
+    spent: int = 0
+    """The gradients that SciPy's run took."""
+    suspicious: bool = False
+    """Whether a saddle is likely here: fun did not fall in SciPy's run, or a saddle was left before it."""
 
     @cached_property
     def grad(self) -> Array:
