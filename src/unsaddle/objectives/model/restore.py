@@ -14,6 +14,9 @@ from unsaddle.objectives.model.distributed import is_view_of_a_bucket, reshard
 from unsaddle.objectives.model.parameters import FlatParameters, same_bits
 from unsaddle.objectives.model.rng import RandomState
 
+OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+"""Attributes that every module has. None of them is a tensor."""
+
 
 @contextlib.contextmanager
 def untouched(
@@ -97,7 +100,8 @@ class _Saved:
             if tensor.layout is not torch.strided or not same_bits(tensor.detach(), content):
                 tensor.data.copy_(content)  # Only if needed: a buffer may be an expanded or read-only view.
         for module, training in self._modes:
-            module.training = training
+            if module.training != training:
+                module.training = training
         self._random.set()
         self._hooks.restore()
         torch.clear_autocast_cache()
@@ -105,7 +109,11 @@ class _Saved:
 
 def _state_tensors(module: nn.Module) -> Iterator[tuple[dict[str, Any], str, Tensor, Tensor]]:
     """Buffers and tensor attributes of a module: (owning dictionary, name, tensor, copy of its values)."""
-    for owner in (module._buffers, vars(module)):
-        for name, tensor in owner.items():
+    for owner, names in (
+        (module._buffers, module._buffers.keys()),
+        (vars(module), vars(module).keys() - OF_EVERY_MODULE),
+    ):
+        for name in names:
+            tensor = owner[name]
             if isinstance(tensor, Tensor) and not isinstance(tensor, nn.Parameter) and not tensor.is_meta:
                 yield owner, name, tensor, tensor.detach().clone()
