@@ -128,6 +128,15 @@ def krylov(
     def largest() -> float:
         return process.largest if seen.size else settings.first_curvature
 
+    def gamma_for_radius() -> float:
+        """γ, as far as it can be guessed before L1 is seen.
+
+        The first two products only show ‖Hs‖ of a random s. L1 is between that and √d times that, in networks near the
+        upper end, so that ‖Hs‖ would lead a hundred times too far from x. The geometric mean is wrong by least.
+        """
+        unseen = settings.gamma is None and seen.size < 2
+        return gamma() * (vectors.dimension(x) ** 0.25 if unseen else 1.0)
+
     def gamma() -> float:
         return settings.relative_gamma * largest() if settings.gamma is None else settings.gamma
 
@@ -155,7 +164,7 @@ def krylov(
         )
 
     for step in range(settings.num_steps):
-        radius = settings.radius(gamma())
+        radius = settings.radius(gamma_for_radius())
         if not process.expand():
             return candidate(Status.NOT_FINITE)
         lowest = float(seen.values[0])
