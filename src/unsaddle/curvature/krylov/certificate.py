@@ -128,17 +128,20 @@ def krylov(
     def largest() -> float:
         return process.largest if seen.size else settings.first_curvature
 
-    def gamma_for_radius() -> float:
-        """γ, as far as it can be guessed before L1 is seen.
-
-        The first two products only show ‖Hs‖ of a random s. L1 is between that and √d times that, in networks near the
-        upper end, so that ‖Hs‖ would lead a hundred times too far from x. The geometric mean is wrong by least.
-        """
-        unseen = settings.gamma is None and seen.size < 2
-        return gamma() * (vectors.dimension(x) ** 0.25 if unseen else 1.0)
-
     def gamma() -> float:
         return settings.relative_gamma * largest() if settings.gamma is None else settings.gamma
+
+    def gamma_for_radius() -> float:
+        """γ. After the first product L1 is not seen yet, but can be guessed.
+
+        The first direction q is random. If k eigenvalues are as large as L1 and the others small, ‖Hq‖ = L1·√(k/d) and
+        |qᵀHq| is up to L1·k/d, so L1 = ‖Hq‖²/|qᵀHq|. In networks that is up to a hundred times ‖Hq‖. The next direction
+        is nearly that of the highest curvature, along which so long a radius would be too long.
+        """
+        if settings.gamma is not None or seen.size != 1:
+            return gamma()
+        along, length = abs(float(seen.values[0])), process.largest
+        return gamma() * min(length / along if along > 0.0 else math.inf, math.sqrt(vectors.dimension(x)))
 
     def bound() -> float:
         if seen.size == 0 or not math.isfinite(float(seen.values[0])):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -99,7 +99,7 @@ class FlatParameters:
         """The current parameters in a new vector."""
         x, own = torch.empty(self.dimension, dtype=self.dtype, device=self.device), self._own()
         for which, part in self._split(x):
-            part.copy_(_flatten_dense_tensors(own[which]))
+            part.copy_(_flat(own[which]))
         return x
 
     def remembered(self) -> Tensor:
@@ -121,7 +121,7 @@ class FlatParameters:
         """Names of the parameters that differ from `x` in any bit."""
         own, names = self._own(), list[str]()
         for which, part in self._split(x):
-            if not same_bits(_flatten_dense_tensors(own[which]), part):
+            if not same_bits(_flat(own[which]), part):
                 parts = zip(self.names[which], own[which], _parts(part, own[which]), strict=True)
                 names += [name for name, parameter, at in parts if not same_bits(parameter, at)]
         return names
@@ -160,7 +160,7 @@ class FlatParameters:
             if release:
                 for parameter in self.tensors[which]:
                     parameter.grad = None
-            part.copy_(_flatten_dense_tensors(grads))
+            part.copy_(_flat(grads))
         return g
 
     def _own(self) -> list[Tensor]:
@@ -173,12 +173,12 @@ class FlatParameters:
 
 
 def _runs(sizes: list[int], most: int) -> list[tuple[slice, slice]]:
-    """Runs of neighbouring parameters, and of their entries: as many parameters as have `most` entries, or a larger one.
+    """Runs of neighbouring parameters, and of their entries. A run has at most `most` entries, or one parameter.
 
     A run is copied or compared at once: calls for each small parameter would cost more than its numbers.
 
-    >>> _runs([2, 3, 9, 1], most=5)
-    [(slice(0, 2, None), slice(0, 5, None)), (slice(2, 3, None), slice(5, 14, None)), (slice(3, 4, None), slice(14, 15, None))]
+    >>> [(which.stop, entries.stop) for which, entries in _runs([2, 3, 9, 1], most=5)]
+    [(2, 5), (3, 14), (4, 15)]
     """
     runs, first, begin, end = list[tuple[slice, slice]](), 0, 0, 0
     for i, size in enumerate(sizes):
@@ -189,9 +189,15 @@ def _runs(sizes: list[int], most: int) -> list[tuple[slice, slice]]:
     return [*runs, (slice(first, len(sizes)), slice(begin, end))]
 
 
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors in one vector: a new one, but for a single contiguous tensor."""
+    flat: Tensor = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
+    return flat
+
+
 def _parts(x: Tensor, like: list[Tensor]) -> tuple[Tensor, ...]:
     """Views of the parts of `x` in the shapes of `like`."""
-    parts: tuple[Tensor, ...] = _unflatten_dense_tensors(x.detach(), like)
+    parts: tuple[Tensor, ...] = _unflatten_dense_tensors(x.detach(), like)  # type: ignore[no-untyped-call]
     return parts
 
 
