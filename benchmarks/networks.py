@@ -105,7 +105,7 @@ def look(network: Network, name: str, data: str, size: int, args: Namespace) -> 
     exact = in_double(network, part)
     lowest, highest = truth(*exact, args.lanczos)
     objective = ModelObjective(network.model, network.loss, TensorDataset(*part))
-    found = negative_curvature(objective, seed=args.seed)
+    found = negative_curvature(objective, seed=args.seed, basis=args.basis)
     v = found.direction
     off = float("nan") if v is None else abs(found.curvature / along(*exact, v) - 1.0)
     seeds, times = list[peer.Seed](), list[peer.Times]()
@@ -169,6 +169,7 @@ def arguments(description: str) -> ArgumentParser:
     parser = options(description)
     parser.add_argument("--steps", type=int, default=300, help="of training")
     parser.add_argument("--lanczos", type=int, default=60, help="exact products of the truth")
+    parser.add_argument("--basis", type=int, default=None, help="vectors that krylov may hold; not for the times")
     parser.add_argument("--peer", action="store_true", help=f"install {peer.NAME}, and compare times")
     parser.add_argument("--starts", type=int, default=3, help="random starts that are timed")
     parser.add_argument("--rounds", type=int, default=5, help="of timing, on one thread and on --threads")
