@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from unsaddle.objectives.model import hooks
-from unsaddle.objectives.model.distributed import is_view_of_a_bucket, reshard
+from unsaddle.objectives.model.distributed import is_view_of_a_bucket, reshard, sharded
 from unsaddle.objectives.model.parameters import FlatParameters, same_bits
 from unsaddle.objectives.model.rng import RandomState
 
@@ -67,9 +67,9 @@ class _Saved:
     """The state before. `restore` may be called repeatedly."""
 
     def __init__(self, flat: FlatParameters, modules: Iterable[nn.Module], skip_hooks: bool) -> None:
-        self._wrapped = list(modules)
-        reshard(self._wrapped)
-        unique = {id(m): m for module in self._wrapped for m in module.modules()}
+        unique = {id(m): m for module in modules for m in module.modules()}
+        self._sharded = sharded(unique.values())
+        reshard(self._sharded)
         self._modes = [(m, m.training) for m in unique.values()]
         self._tensors = [entry for m in unique.values() for entry in _state_tensors(m)]
         parameters = {id(p): p for p in flat.tensors}
@@ -88,7 +88,7 @@ class _Saved:
         torch.clear_autocast_cache()
 
     def restore(self) -> None:
-        reshard(self._wrapped)
+        reshard(self._sharded)
         self._flat.assign(self._home)
         for parameter, grad in self._grads:
             parameter.grad = grad
