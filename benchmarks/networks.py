@@ -5,6 +5,8 @@ convolutions (ReLU with max-pooling, GELU). `negative_curvature` and `is_minimum
 on one frozen batch and on the whole data set. The truth is a Lanczos run with exact Hessian products of the same
 network in float64.
 
+With `--peer` the time is measured too (`benchmarks.peer`), on one thread and on `--threads`.
+
 Wanted, in every case with −λ_min ≥ 0.01·λ_max: found, confirmed, and within 5 % of the curvature that float64 sees
 along the same direction.
 """
@@ -12,141 +14,26 @@ along the same direction.
 from __future__ import annotations
 
 import copy
-import inspect
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import math
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import TensorDataset
 
+from benchmarks import peer
 from benchmarks.environment import Report, options, table
-from unsaddle import Function, ModelObjective, is_minimum, negative_curvature
+from benchmarks.trained_networks import BATCH, Network, networks, trained
+from unsaddle import Curvature, Function, ModelObjective, Verdict, is_minimum, negative_curvature
 from unsaddle.curvature.krylov.lanczos import ritz_pairs
 from unsaddle.curvature.power import second_order
 from unsaddle.objective import SecondOrderFunction
+from unsaddle.objectives.model.data import MICRO_BATCH
 
-CONTEXT, BATCH, WITHIN = 32, 64, 0.05
-
-
-@dataclass(frozen=True)
-class Network:
-    """A network, its data, and its loss on a batch of rows."""
-
-    model: nn.Module
-    rows: tuple[Tensor, ...]
-    loss: Callable[[nn.Module, Any], Tensor]
-
-
-def characters(rows: int) -> tuple[Tensor, int]:
-    """Windows of the source of torch.nn.Module, as numbers, and how many characters there are."""
-    source = inspect.getsource(nn.modules.module)
-    known = sorted(set(source))
-    numbers = torch.tensor([known.index(c) for c in source])
-    starts = torch.randint(len(numbers) - CONTEXT - 1, (rows,), generator=torch.Generator().manual_seed(0))
-    return torch.stack([numbers[s : s + CONTEXT + 1] for s in starts]), len(known)
-
-
-def next_character(model: nn.Module, batch: Any) -> Tensor:
-    (text,) = batch
-    logits = model(text[:, :-1])
-    logits = getattr(logits, "logits", logits)
-    return functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
-
-
-def digit(model: nn.Module, batch: Any) -> Tensor:
-    images, labels = batch
-    logits = model(images)
-    return functional.cross_entropy(getattr(logits, "logits", logits), labels)
-
-
-class Recurrent(nn.Module):
-    """Embedding, torch's GRU or LSTM, and a linear layer."""
-
-    def __init__(self, kind: type[nn.Module], known: int, width: int = 64) -> None:
-        super().__init__()
-        self.tokens, self.core, self.head = (
-            nn.Embedding(known, width),
-            kind(width, width, 2, batch_first=True),
-            nn.Linear(width, known),
-        )
-
-    def forward(self, text: Tensor) -> Tensor:
-        return self.head(self.core(self.tokens(text))[0])
-
-
-class Encoder(nn.Module):
-    """torch's TransformerEncoder, causal."""
-
-    def __init__(self, known: int, activation: str, width: int = 64) -> None:
-        super().__init__()
-        layer = nn.TransformerEncoderLayer(width, 4, 128, dropout=0.0, activation=activation, batch_first=True)
-        self.tokens, self.places = nn.Embedding(known, width), nn.Embedding(CONTEXT, width)
-        self.core, self.head = nn.TransformerEncoder(layer, 2), nn.Linear(width, known)
-
-    def forward(self, text: Tensor) -> Tensor:
-        mask = nn.Transformer.generate_square_subsequent_mask(text.shape[1], dtype=self.head.weight.dtype)
-        x = self.tokens(text) + self.places.weight[: text.shape[1]]
-        return self.head(self.core(x, mask=mask, is_causal=True))
-
-
-def gpt2(known: int) -> nn.Module:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    sizes = {"n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": CONTEXT, "vocab_size": known}
-    return GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, **sizes))
-
-
-def vit() -> nn.Module:
-    from transformers import ViTConfig, ViTForImageClassification
-
-    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96}
-    config = ViTConfig(image_size=8, patch_size=2, num_channels=1, num_labels=10, **sizes)
-    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
-    return ViTForImageClassification(config)
-
-
-def convolutional(activation: type[nn.Module], pool: type[nn.Module]) -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), activation(), pool(2), nn.Conv2d(16, 32, 3, padding=1), activation(), pool(2),
-        nn.Flatten(), nn.Linear(128, 64), activation(), nn.Linear(64, 10),
-    )  # fmt: skip
-
-
-def networks() -> dict[str, Callable[[], Network]]:
-    """Every network by name, made when it is wanted."""
-    text, known = characters(2048)
-
-    def images() -> tuple[Tensor, Tensor]:
-        from sklearn.datasets import load_digits
-
-        data = load_digits()
-        return torch.tensor(data.images, dtype=torch.float32).unsqueeze(1) / 16.0, torch.tensor(data.target)
-
-    return {
-        "GPT-2 (transformers), GELU": lambda: Network(gpt2(known), (text,), next_character),
-        "TransformerEncoder, ReLU": lambda: Network(Encoder(known, "relu"), (text,), next_character),
-        "TransformerEncoder, GELU": lambda: Network(Encoder(known, "gelu"), (text,), next_character),
-        "GRU": lambda: Network(Recurrent(nn.GRU, known), (text,), next_character),
-        "LSTM": lambda: Network(Recurrent(nn.LSTM, known), (text,), next_character),
-        "conv, ReLU, max-pooling": lambda: Network(convolutional(nn.ReLU, nn.MaxPool2d), images(), digit),
-        "conv, GELU, mean pooling": lambda: Network(convolutional(nn.GELU, nn.AvgPool2d), images(), digit),
-        "ViT (transformers), GELU": lambda: Network(vit(), images(), digit),
-    }
-
-
-def trained(network: Network, steps: int, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(network.model.parameters(), lr=1e-3)
-    for _ in range(steps):
-        chosen = torch.randint(len(network.rows[0]), (BATCH,), generator=generator)
-        optimizer.zero_grad()
-        network.loss(network.model, tuple(part[chosen] for part in network.rows)).backward()
-        optimizer.step()
+WITHIN = 0.05
 
 
 def in_double(network: Network, rows: tuple[Tensor, ...]) -> tuple[SecondOrderFunction, Tensor]:
@@ -187,15 +74,119 @@ def along(f: SecondOrderFunction, x: Tensor, v: Tensor) -> float:
         return float(v.double() @ f.hvp(x, v.double()))
 
 
-def main() -> int:
-    parser = options(__doc__)
+@dataclass(frozen=True)
+class Look:
+    """One network on one set of rows: the truth, both public calls, and, with a peer, the time."""
+
+    name: str
+    data: str
+    size: int
+    x_norm: float
+    lowest: float
+    highest: float
+    found: Curvature
+    off: float
+    """How far the curvature is from that of float64 along the same direction, as a share of it."""
+    verdict: Verdict
+    seeds: list[peer.Seed]
+    times: list[peer.Times]
+
+    @property
+    def cells(self) -> list[str]:
+        found, verdict = self.found, self.verdict
+        cells = [f"{self.name}, {self.data}", f"{self.size}", f"{self.x_norm:.0f}", f"{self.lowest:.4g}"]
+        cells += [f"{-self.lowest / self.highest:.3f}", found.status.name, f"{found.curvature:.4g}", f"{self.off:.1e}"]
+        return [*cells, f"{found.cost.gradients}", str(verdict.kind), f"{verdict.cost.gradients}"]
+
+
+def look(network: Network, name: str, data: str, size: int, args: Namespace) -> Look:
+    """Compares one network, on its first `size` rows, with float64 and, if asked for, with the peer."""
+    part = tuple(p[:size] for p in network.rows)
+    exact = in_double(network, part)
+    lowest, highest = truth(*exact, args.lanczos)
+    objective = ModelObjective(network.model, network.loss, TensorDataset(*part))
+    found = negative_curvature(objective, seed=args.seed, basis=args.basis)
+    v = found.direction
+    off = float("nan") if v is None else abs(found.curvature / along(*exact, v) - 1.0)
+    seeds, times = list[peer.Seed](), list[peer.Times]()
+    if args.peer:
+        batches = list(zip(*(p.tensor_split(-(-size // MICRO_BATCH)) for p in part), strict=True))
+        case = peer.Case(network.model, network.loss, batches, objective, lambda v: along(*exact, v))
+        seeds = peer.compare(case, args.starts)
+        both = [row for row in seeds if row.steps is not None]
+        times = [peer.times(case, both, threads, args.rounds) for threads in range(1, args.threads + 1) if both]
+    return Look(
+        name=name,
+        data=data,
+        size=exact[1].numel(),
+        x_norm=float(exact[1].norm()),
+        lowest=lowest,
+        highest=highest,
+        found=found,
+        off=off,
+        verdict=is_minimum(objective, seed=args.seed),
+        seeds=seeds,
+        times=times,
+    )
+
+
+def note(report: Report, seen: Look) -> None:
+    """Keep the rows of a look, and what was wanted of it."""
+    settings, found = {"network": seen.name, "data": seen.data}, seen.found
+    measured = {"lowest": seen.lowest, "highest": seen.highest, "curvature": found.curvature, "off": seen.off}
+    report.row(settings=settings, status=found.status.name, **measured, verdict=str(seen.verdict.kind))
+    print(seen.cells, seen.verdict.reason, flush=True)
+    if -seen.lowest >= 0.01 * seen.highest:
+        report.want(f"{seen.name}, {seen.data}: found, and off by", seen.off if found.found else 1.0, WITHIN)
+    for row in seen.seeds:
+        status = "done" if row.steps is not None else "the peer does not come as low"
+        print(f"  start {row.seed}: {status}; {row}", flush=True)
+        report.row(settings=settings | {"start": row.seed}, status=status, **asdict(row))
+    for times in seen.times:
+        where = f"{seen.name}, {seen.data}, {times.threads} threads"
+        report.row(settings=settings | {"threads": times.threads}, status="done", **asdict(times))
+        report.want(f"{where}: gradients of time for each of ours", times.step[0], peer.STEP_OVER_GRADIENT)
+        report.want(f"{where}: times faster than the peer", times.faster[0], math.inf, peer.FASTER)
+
+
+def tables(seen: Sequence[Look]) -> None:
+    """Print the truth beside the public calls, and the times."""
+    heads = ["", "d", "‖x‖", "λ_min", "-λ_min/λ_max", "status", "curvature", "off by", "gradients", "verdict"]
+    table("float32 networks, public calls with defaults", [*heads, "gradients"], [one.cells for one in seen])
+    rows = []
+    for one in seen:
+        for times in one.times:
+            ours, theirs = (f"{[getattr(s, key) for s in one.seeds]}" for key in ("gradients", "steps"))
+            both = [s for s in one.seeds if s.steps is not None]
+            reached = [sum(getattr(s, who) for s in both) / len(both) for who in ("ours", "theirs")]
+            cells = [f"{one.name}, {one.data}", f"{times.threads}", f"{times.gradient * 1e3:.1f} ms", ours, theirs]
+            cells += [f"{curvature / one.lowest:.3f}" for curvature in reached]
+            rows.append([*cells, *(f"{a:.2f} ({b:.2f})" for a, b in (times.step, times.faster))])
+    heads = ["", "threads", "gradient", "our gradients", "peer's steps", "ours/λ_min", "peer's/λ_min"]
+    if rows:
+        heads += ["time of one of ours", "times faster"]
+        table(f"beside {peer.NAME} by differences; wall time (processor time)", heads, rows)
+
+
+def arguments(description: str) -> ArgumentParser:
+    """The options of a look."""
+    parser = options(description)
     parser.add_argument("--steps", type=int, default=300, help="of training")
     parser.add_argument("--lanczos", type=int, default=60, help="exact products of the truth")
+    parser.add_argument("--basis", type=int, default=None, help="vectors that krylov may hold; not for the times")
+    parser.add_argument("--peer", action="store_true", help=f"install {peer.NAME}, and compare times")
+    parser.add_argument("--starts", type=int, default=3, help="random starts that are timed")
+    parser.add_argument("--rounds", type=int, default=5, help="of timing, on one thread and on --threads")
+    return parser
+
+
+def main() -> int:
+    parser = arguments(__doc__)
     parser.add_argument("--only", nargs="*", default=None, metavar="PART", help="networks with this in their name")
     parser.add_argument("--whole", action="store_true", help="also on the whole data set")
     args = parser.parse_args()
     report = Report.begin("networks", args)
-    rows = []
+    seen = []
     for name, make in networks().items():
         if args.only is not None and not any(part in name for part in args.only):
             continue
@@ -203,43 +194,9 @@ def main() -> int:
         network = make()
         trained(network, args.steps, args.seed)
         for data, size in (("one batch", BATCH), *((("all", len(network.rows[0])),) if args.whole else ())):
-            part = tuple(p[:size] for p in network.rows)
-            exact = in_double(network, part)
-            lowest, highest = truth(*exact, args.lanczos)
-            objective = ModelObjective(network.model, network.loss, TensorDataset(*part))
-            found = negative_curvature(objective, seed=args.seed)
-            start = time.perf_counter()
-            verdict = is_minimum(objective, seed=args.seed)
-            seconds = time.perf_counter() - start
-            v = found.direction
-            off = float("nan") if v is None else abs(found.curvature / along(*exact, v) - 1.0)
-            ratio = -lowest / highest
-            x = objective.point
-            cells = [f"{name}, {data}", f"{x.numel()}", f"{float(x.norm()):.0f}", f"{lowest:.4g}", f"{ratio:.3f}"]
-            cells += [found.status.name, f"{found.curvature:.4g}", f"{off:.1e}", f"{found.cost.gradients}"]
-            rows.append([*cells, str(verdict.kind), f"{verdict.cost.gradients}"])
-            settings = {"network": name, "data": data}
-            measured = {"lowest": lowest, "highest": highest, "curvature": found.curvature, "off": off}
-            report.row(
-                settings=settings, status=found.status.name, **measured, verdict=str(verdict.kind), seconds=seconds
-            )
-            print(rows[-1], verdict.reason, flush=True)
-            if ratio >= 0.01:
-                report.want(f"{name}, {data}: found, and off by", off if found.found else 1.0, WITHIN)
-    heads = [
-        "",
-        "d",
-        "‖x‖",
-        "λ_min",
-        "-λ_min/λ_max",
-        "status",
-        "curvature",
-        "off by",
-        "gradients",
-        "verdict",
-        "gradients",
-    ]
-    table("float32 networks, public calls with defaults", heads, rows)
+            seen.append(look(network, name, data, size, args))
+            note(report, seen[-1])
+    tables(seen)
     return report.end(args.out)
 
 

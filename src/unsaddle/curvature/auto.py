@@ -1,7 +1,7 @@
 """`extractor="auto"`: chooses the extractor and the size of its basis by the free memory.
 
-The rule is measured (`benchmarks.extraction` and `benchmarks.transformer` print the counts; docs/krylov.md has them).
-`krylov` takes the fewest gradients in either precision and at either dimension, and needs no constants. A basis of 20
+The rule is measured: `benchmarks.extraction` and `benchmarks.networks --basis N` print the counts, docs/krylov.md has
+them. `krylov` takes the fewest gradients in either precision and dimension, and needs no constants. A basis of 20
 vectors, compared with an unlimited one, costs a few gradients more to find a direction below −γ/2, and a quarter more
 to follow λ_min of a transformer to 2 %. A basis of 10 costs another eighth. So the choice is `krylov` with 20 vectors:
 with up to 64 if they take at most 64 MB, and with fewer if 20 do not fit into half of the free memory. If not even 8

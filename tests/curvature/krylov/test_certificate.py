@@ -203,6 +203,27 @@ def _dense(problem: object, x: Tensor) -> Tensor:
     return torch.stack([f.hvp(x, e) for e in torch.eye(x.numel(), dtype=x.dtype)])
 
 
+def test_the_second_product_stays_near_x_where_one_eigenvalue_is_far_above_all_others() -> None:
+    # As in networks: L1 = 1, while a random direction sees 1/√d of it. The third derivative is along that eigenvector.
+    d = 10_000
+    s = torch.linspace(-1e-4, 1e-4, d, dtype=DOUBLE)
+    s[0], s[1] = 1.0, -0.05
+    b = torch.randn(d, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    b /= 2.0 * b.norm()
+
+    def gradient(x: Tensor) -> tuple[float, Tensor]:
+        bent = x[0] ** 2 / 2.0 * b  # of x₀²(bᵀx)/2
+        bent[0] += x[0] * (b @ x)
+        return 0.0, s * x + bent
+
+    settings = replace(SETTINGS, gamma=None, noise=1e-6, first_curvature=float(s.norm()) / math.sqrt(d))
+    for seed in range(5):
+        f = DisplacedFunction(Function(gradient, gradient=True).sample(), torch.zeros(d, dtype=DOUBLE))
+        candidate = krylov(f, settings, torch.Generator().manual_seed(seed))
+        assert candidate.status is Status.FOUND
+        assert candidate.asymmetry <= candidate.scale.gamma / 2.0
+
+
 def test_the_start_of_another_seed_is_another() -> None:
     s = rank_one_negative(50, lowest=-0.5, largest=1.0)
     first, again, other = (run(s, seed)[0].vector for seed in (0, 0, 1))

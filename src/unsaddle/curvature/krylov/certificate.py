@@ -147,6 +147,18 @@ def krylov(
     def gamma() -> float:
         return settings.relative_gamma * largest() if settings.gamma is None else settings.gamma
 
+    def gamma_for_radius() -> float:
+        """γ. After the first product L1 is not seen yet, but can be guessed.
+
+        The first direction q is random. If k eigenvalues are as large as L1 and the others small, ‖Hq‖ = L1·√(k/d) and
+        |qᵀHq| is up to L1·k/d, so L1 = ‖Hq‖²/|qᵀHq|. In networks that is up to a hundred times ‖Hq‖. The next direction
+        is nearly that of the highest curvature, along which so long a radius would be too long.
+        """
+        if settings.gamma is not None or seen.size != 1:
+            return gamma()
+        along, length = abs(float(seen.values[0])), process.largest
+        return gamma() * min(length / along if along > 0.0 else math.inf, math.sqrt(vectors.dimension(x)))
+
     def bound() -> float:
         if seen.size == 0 or not math.isfinite(float(seen.values[0])):
             return math.inf
@@ -178,7 +190,7 @@ def krylov(
 
     proven = False
     for step in range(settings.num_steps):
-        radius = settings.radius(gamma())
+        radius = settings.radius(gamma_for_radius())
         if not process.expand():
             return candidate(Status.NOT_FINITE)
         lowest = float(seen.values[0])

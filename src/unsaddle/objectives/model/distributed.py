@@ -29,16 +29,20 @@ def is_wrapped(model: nn.Module) -> bool:
     return any(kind.__module__.startswith(("torch.distributed", "torch.nn.parallel")) for kind in classes)
 
 
-def reshard(modules: Iterable[nn.Module]) -> None:
-    """Make FSDP2 free its gathered parameters.
+def sharded(modules: Iterable[nn.Module]) -> list[Any]:
+    """Those of the modules, without their children, that FSDP2 has sharded."""
+    # The class is asked: a module's own search for a missing attribute is slow.
+    return [m for m in modules if hasattr(type(m), "reshard") and hasattr(type(m), "unshard")]
+
+
+def reshard(modules: Iterable[Any]) -> None:
+    """Make FSDP2 free the gathered parameters of modules that it has `sharded`.
 
     A forward without a backward leaves the root module gathered. It would then ignore new values in the shards, and
     parameters() would return other tensors.
     """
     for module in modules:
-        for part in module.modules():
-            if hasattr(part, "reshard") and hasattr(part, "unshard"):  # An FSDPModule.
-                part.reshard()  # type: ignore[operator]
+        module.reshard()
 
 
 @contextlib.contextmanager

@@ -95,7 +95,7 @@ class ModelObjective(OverParameters):
         self._skip_hooks = checks.choice(hooks, "hooks", ("skip", "run")) == "skip"
         self._seed = checks.count(seed, "seed", at_least=0)
         self._modules = [m for m in (model, loss) if isinstance(m, nn.Module)]
-        wrapped.reshard(self._modules)
+        wrapped.reshard(wrapped.sharded(m for module in self._modules for m in module.modules()))
         self.parameters = FlatParameters(_chosen(model, parameters))
         self.ranks = of_parameters(self.parameters.tensors, wrapped.process_group(model))
         with raised_on_all(self.ranks, "data"):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
-from unsaddle import checks
+from unsaddle import checks, vectors
 from unsaddle.objective import BaseObjective
-from unsaddle.ranks import local
+from unsaddle.ranks import is_sharded, local
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integer dtypes by width in bytes."""
@@ -44,8 +45,11 @@ class FlatParameters:
         self.names = tuple(name for name, _ in named.values())
         self.tensors = tuple(parameter for _, parameter in named.values())
         self._check()
-        self._sizes = [local(parameter).numel() for parameter in self.tensors]
+        self._any_sharded = any(map(is_sharded, self.tensors))
+        self._sizes = [parameter.numel() for parameter in self._own()]
+        self._runs = _runs(self._sizes, vectors.BLOCK_BYTES // self.tensors[0].element_size())
         self._remembered: Tensor | None = None
+        self._remembered_parts: tuple[Tensor, ...] = ()
 
     def _check(self) -> None:
         if not self.tensors:
@@ -89,27 +93,27 @@ class FlatParameters:
 
     def pieces(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Each parameter's own memory, outside autograd, and its part of `x` in the same shape."""
-        parts = torch.split(x.detach(), self._sizes)
-        for parameter, part in zip(map(local, self.tensors), parts, strict=True):
-            yield parameter, part.view(parameter.shape)
+        own = self._own()
+        return zip(own, _parts(x, own), strict=True)
 
     def point(self) -> Tensor:
         """The current parameters in a new vector."""
-        x = torch.empty(self.dimension, dtype=self.dtype, device=self.device)
-        for parameter, part in self.pieces(x):
-            part.copy_(parameter)
+        x, own = torch.empty(self.dimension, dtype=self.dtype, device=self.device), self._own()
+        for which, part in self._split(x):
+            part.copy_(_flat(own[which]))
         return x
 
     def remembered(self) -> Tensor:
         """The current parameters: to save memory, the same vector each time, as long as they do not change."""
         if self._remembered is None or not self.is_at(self._remembered):
-            self._remembered = None  # Frees the memory for the next one.
+            self.forget()  # Frees the memory for the next one.
             self._remembered = self.point()
+            self._remembered_parts = _parts(self._remembered, self._own())
         return self._remembered
 
     def forget(self) -> None:
         """Free the vector of `remembered`."""
-        self._remembered = None
+        self._remembered, self._remembered_parts = None, ()
 
     def is_at(self, x: Tensor) -> bool:
         """Whether the parameters equal `x`, bit for bit."""
@@ -117,8 +121,12 @@ class FlatParameters:
 
     def differing(self, x: Tensor) -> list[str]:
         """Names of the parameters that differ from `x` in any bit."""
-        pairs = zip(self.names, self.pieces(x), strict=True)
-        return [name for name, (parameter, part) in pairs if not same_bits(parameter, part)]
+        own, names = self._own(), list[str]()
+        for which, part in self._split(x):
+            if not same_bits(_flat(own[which]), part):
+                parts = zip(self.names[which], own[which], _parts(part, own[which]), strict=True)
+                names += [name for name, parameter, at in parts if not same_bits(parameter, at)]
+        return names
 
     def assign(self, x: Tensor, u: Tensor | None = None, scale: float = 1.0) -> None:
         """Copy `x`, or x + scale·u, into the parameters."""
@@ -129,13 +137,12 @@ class FlatParameters:
                 f"x is {x.dtype} on {x.device}, but the parameters are {self.dtype} on {self.device}; "
                 "convert one of them with .to(...)"
             )
-        if u is None:
-            for parameter, part in self.pieces(x):
-                parameter.copy_(part)
-            return
-        u = checks.vector_like(u, x, "u")
-        for (parameter, part), (_, step) in zip(self.pieces(x), self.pieces(u), strict=True):
-            torch.add(part, step, alpha=scale, out=parameter)
+        own = self._own()
+        home = self._remembered
+        known = home is not None and x.data_ptr() == home.data_ptr()  # A search has the same x all the time.
+        torch._foreach_copy_(own, self._remembered_parts if known else _parts(x, own))
+        if u is not None:
+            torch._foreach_add_(own, _parts(checks.vector_like(u, x, "u"), own), alpha=scale)
 
     def gradients(self) -> list[tuple[Tensor, Tensor, int]]:
         """(parameter, gradient, version of the gradient) of each parameter that has one."""
@@ -152,17 +159,58 @@ class FlatParameters:
     def gradient(self, *, release: bool = False) -> Tensor:
         """The gradients in a new dense vector, zero where missing. `release` frees each `.grad` once it is copied."""
         g = torch.empty(self.dimension, dtype=self.dtype, device=self.device)
-        for parameter, (_, part) in zip(self.tensors, self.pieces(g), strict=True):
-            grad = parameter.grad
-            if grad is None:
-                part.zero_()
-            elif grad.layout is torch.strided:
-                part.copy_(local(grad))
-            else:
-                part.zero_().add_(grad.detach())
+        for which, part in self._split(g):
+            grads = [_dense(parameter) for parameter in self.tensors[which]]
             if release:
-                parameter.grad = grad = None
+                for parameter in self.tensors[which]:
+                    parameter.grad = None
+            part.copy_(_flat(grads))
         return g
+
+    def _own(self) -> list[Tensor]:
+        """Each parameter's own memory, outside autograd; of a sharded one, this rank's part."""
+        return list(map(local, self.tensors)) if self._any_sharded else [parameter.data for parameter in self.tensors]
+
+    def _split(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Runs of parameters, and their part of `x`."""
+        return ((which, x.detach()[entries]) for which, entries in self._runs)
+
+
+def _runs(sizes: list[int], most: int) -> list[tuple[slice, slice]]:
+    """Runs of neighbouring parameters, and of their entries. A run has at most `most` entries, or one parameter.
+
+    A run is copied or compared at once: calls for each small parameter would cost more than its numbers.
+
+    >>> [(which.stop, entries.stop) for which, entries in _runs([2, 3, 9, 1], most=5)]
+    [(2, 5), (3, 14), (4, 15)]
+    """
+    runs, first, begin, end = list[tuple[slice, slice]](), 0, 0, 0
+    for i, size in enumerate(sizes):
+        if i > first and end + size - begin > most:
+            runs.append((slice(first, i), slice(begin, end)))
+            first, begin = i, end
+        end += size
+    return [*runs, (slice(first, len(sizes)), slice(begin, end))]
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors in one vector: a new one, but for a single contiguous tensor."""
+    flat: Tensor = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
+    return flat
+
+
+def _parts(x: Tensor, like: list[Tensor]) -> tuple[Tensor, ...]:
+    """Views of the parts of `x` in the shapes of `like`."""
+    parts: tuple[Tensor, ...] = _unflatten_dense_tensors(x.detach(), like)  # type: ignore[no-untyped-call]
+    return parts
+
+
+def _dense(parameter: Tensor) -> Tensor:
+    """This rank's part of a parameter's gradient; zeros if there is none."""
+    grad = parameter.grad
+    if grad is None:
+        return torch.zeros_like(local(parameter))
+    return local(grad) if grad.layout is torch.strided else grad.detach().to_dense()
 
 
 class OverParameters(BaseObjective):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from unsaddle import checks
 from unsaddle.objective import Oracle
 from unsaddle.objectives.model.accumulation import AddedUp
-from unsaddle.objectives.model.distributed import reshard
+from unsaddle.objectives.model.distributed import reshard, sharded
 from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.objectives.model.restore import untouched
 from unsaddle.objectives.model.rng import RandomState
@@ -53,6 +53,7 @@ class Replayed(Oracle):
         self._run, self._flat, self._modules, self._what = run, flat, modules, what
         self._start = RandomState.capture({flat.device}) if start is None else start
         self._skip_hooks, self._ranks, self._add = skip_hooks, ranks, add
+        self._sharded = sharded(m for module in modules for m in module.modules())
         named = [(name, p) for module in modules for name, p in module.named_parameters()]
         self._watched = {id(p): (name, p) for name, p in (*named, *zip(flat.names, flat.tensors, strict=True))}
 
@@ -92,7 +93,7 @@ class Replayed(Oracle):
     ) -> tuple[Tensor, Tensor]:
         with self._at(x, u, scale) as check_unchanged:
             value = checks.scalar(self._run(backward), self._what).detach().clone()
-            reshard(self._modules)
+            reshard(self._sharded)
             if self._ranks is not None and mean:
                 value = self._ranks.mean(value)
             check_unchanged()

@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from unsaddle.objectives.model import hooks
-from unsaddle.objectives.model.distributed import is_view_of_a_bucket, reshard
+from unsaddle.objectives.model.distributed import is_view_of_a_bucket, reshard, sharded
 from unsaddle.objectives.model.parameters import FlatParameters, same_bits
 from unsaddle.objectives.model.rng import RandomState
+
+OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+"""Attributes that every module has. None of them is a tensor."""
 
 
 @contextlib.contextmanager
@@ -64,9 +67,9 @@ class _Saved:
     """The state before. `restore` may be called repeatedly."""
 
     def __init__(self, flat: FlatParameters, modules: Iterable[nn.Module], skip_hooks: bool) -> None:
-        self._wrapped = list(modules)
-        reshard(self._wrapped)
-        unique = {id(m): m for module in self._wrapped for m in module.modules()}
+        unique = {id(m): m for module in modules for m in module.modules()}
+        self._sharded = sharded(unique.values())
+        reshard(self._sharded)
         self._modes = [(m, m.training) for m in unique.values()]
         self._tensors = [entry for m in unique.values() for entry in _state_tensors(m)]
         parameters = {id(p): p for p in flat.tensors}
@@ -85,7 +88,7 @@ class _Saved:
         torch.clear_autocast_cache()
 
     def restore(self) -> None:
-        reshard(self._wrapped)
+        reshard(self._sharded)
         self._flat.assign(self._home)
         for parameter, grad in self._grads:
             parameter.grad = grad
@@ -97,7 +100,8 @@ class _Saved:
             if tensor.layout is not torch.strided or not same_bits(tensor.detach(), content):
                 tensor.data.copy_(content)  # Only if needed: a buffer may be an expanded or read-only view.
         for module, training in self._modes:
-            module.training = training
+            if module.training != training:
+                module.training = training
         self._random.set()
         self._hooks.restore()
         torch.clear_autocast_cache()
@@ -105,7 +109,11 @@ class _Saved:
 
 def _state_tensors(module: nn.Module) -> Iterator[tuple[dict[str, Any], str, Tensor, Tensor]]:
     """Buffers and tensor attributes of a module: (owning dictionary, name, tensor, copy of its values)."""
-    for owner in (module._buffers, vars(module)):
-        for name, tensor in owner.items():
+    for owner, names in (
+        (module._buffers, module._buffers.keys()),
+        (vars(module), vars(module).keys() - OF_EVERY_MODULE),
+    ):
+        for name in names:
+            tensor = owner[name]
             if isinstance(tensor, Tensor) and not isinstance(tensor, nn.Parameter) and not tensor.is_meta:
                 yield owner, name, tensor, tensor.detach().clone()
