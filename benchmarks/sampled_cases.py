@@ -20,7 +20,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from benchmarks.verdict_cases import DTYPES, Case, _integer, _normal, _random, _uniform, rounded
+from benchmarks.verdict_cases import DTYPES, Case, integer, normal, randomness, rounded, uniform
 from unsaddle import FiniteSum, Stream
 
 NOISE_DEVIATION = 20.0
@@ -38,8 +38,8 @@ def quadratic_stream(
     Noise is in the eigenvectors' coordinates, so that z has directions of its own. A third of the points are 0.
     """
     d, dtype, low = spectrum.numel(), DTYPES[precision], precision == "bf16"
-    rotation, _ = torch.linalg.qr(_normal(g, d, d))
-    x0 = (torch.zeros(d, dtype=torch.float64) if seed % 3 == 0 else _normal(g, d)).to(dtype)
+    rotation, _ = torch.linalg.qr(normal(g, d, d))
+    x0 = (torch.zeros(d, dtype=torch.float64) if seed % 3 == 0 else normal(g, d)).to(dtype)
     x0 = rounded(x0) if low else x0
     q, s = rotation.to(dtype), spectrum.to(dtype)
 
@@ -79,7 +79,7 @@ def noisy_direction(index: int, precision: str) -> Case:
 
     Alone; with four more noisy coordinates of mean 0.5; with Wishart noise; and with heavy tails (t, 3 degrees).
     """
-    g = _random("noisy_direction", index)
+    g = randomness("noisy_direction", index)
     d, m, kind = 30, (128, 512, 2048)[index % 3], index // 3 % 4
     s = _spectrum(g, d, -0.5)
     noisy = 5 if kind == 1 else 1
@@ -87,17 +87,17 @@ def noisy_direction(index: int, precision: str) -> Case:
 
     def draw(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         z = torch.zeros(size, d, dtype=torch.float64)
-        z[:, :noisy] = NOISE_DEVIATION * _normal(generator, size, noisy)
+        z[:, :noisy] = NOISE_DEVIATION * normal(generator, size, noisy)
         if kind == 3:
             z[:, 0] = NOISE_DEVIATION / math.sqrt(3.0) * _heavy(size, generator)
-        return z, _normal(generator, size, d), 1e-3 * _normal(generator, size, d)
+        return z, normal(generator, size, d), 1e-3 * normal(generator, size, d)
 
     return quadratic_stream(g, precision, s, draw, m=m, wishart=0.3 if kind == 2 else 0.0, seed=index)
 
 
 def _heavy(size: int, generator: torch.Generator) -> Tensor:
     """Student's t with three degrees of freedom."""
-    return _normal(generator, size) / (_normal(generator, size, 3).square().mean(1)).sqrt()
+    return normal(generator, size) / (normal(generator, size, 3).square().mean(1)).sqrt()
 
 
 # --- A class that is rare --------------------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ def _regression(which: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Inputs, labels, the optimum by Newton's method, and the Hessian there; two classes or three, one of them rare."""
     g = torch.Generator().manual_seed(7919 * (which + 1))
     classes, inputs = 2 + which % 2, 3
-    share = math.exp(_uniform(g, math.log(3e-3), math.log(5e-2)))
-    a = torch.cat([torch.ones(ROWS, 1, dtype=torch.float64), _normal(g, ROWS, inputs)], 1)
+    share = math.exp(uniform(g, math.log(3e-3), math.log(5e-2)))
+    a = torch.cat([torch.ones(ROWS, 1, dtype=torch.float64), normal(g, ROWS, inputs)], 1)
     labels = torch.randint(classes - 1, (ROWS,), generator=g)
     rare = torch.randperm(ROWS, generator=g)[: round(share * ROWS)]
     labels[rare] = classes - 1
@@ -163,9 +163,9 @@ def rare_part(index: int, precision: str) -> Case:
     definite; F is stationary, and most samples are not; F has a slope of 0.05, and most samples have none. m from 64
     to 4096.
     """
-    g = _random("rare_part", index)
-    p = math.exp(_uniform(g, math.log(3e-3), math.log(5e-2)))
-    d, m, kind = _integer(g, 2, 30), (64, 128, 256, 512, 1024, 2048, 4096)[index % 7], index // 7 % 4
+    g = randomness("rare_part", index)
+    p = math.exp(uniform(g, math.log(3e-3), math.log(5e-2)))
+    d, m, kind = integer(g, 2, 30), (64, 128, 256, 512, 1024, 2048, 4096)[index % 7], index // 7 % 4
     s = _spectrum(g, d, (0.3, -0.3, 0.3, 0.3)[kind])
     common = (-0.6, 0.6, 0.0, 0.0)[kind]  # What the others have in excess of the mean.
     slope = (0.0, 0.0, 0.3, 0.05)[kind]
@@ -173,7 +173,7 @@ def rare_part(index: int, precision: str) -> Case:
     def draw(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         odd = (torch.rand(size, generator=generator, dtype=torch.float64) < p).double()
         turn = 1.0 - odd / p  # Of mean zero: 1 for the others.
-        z, b = 0.05 * _normal(generator, size, d), 1e-4 * _normal(generator, size, d)
+        z, b = 0.05 * normal(generator, size, d), 1e-4 * normal(generator, size, d)
         z[:, 0] += common * turn
         b[:, 0] += slope * turn if kind == 2 else slope * odd / p
         return z, torch.zeros(size, 1, dtype=torch.float64), b
@@ -190,18 +190,18 @@ def _skewed(kind: int, p: float, size: int, d: int, generator: torch.Generator) 
         uniform = torch.rand(size, d, generator=generator, dtype=torch.float64)
         return -torch.log1p(-uniform) - 1.0
     if kind == 1:
-        return torch.exp(_normal(generator, size, d)) - math.exp(0.5)
+        return torch.exp(normal(generator, size, d)) - math.exp(0.5)
     ones = (torch.rand(size, d, generator=generator, dtype=torch.float64) < p).double()
     return (ones - p) / math.sqrt(p * (1.0 - p))
 
 
 def _skewed_stream(family: str, index: int, precision: str, m: int) -> Case:
     """Half of the cases are minima, half saddles; the tail of the curvature is above or below, in turn."""
-    g = _random(family, index)
-    d, kind, p = _integer(g, 2, 20), index % 3, _uniform(g, 0.05, 0.5)
-    size, side = _uniform(g, 0.1, 0.5), 1.0 if index // 3 % 2 else -1.0
+    g = randomness(family, index)
+    d, kind, p = integer(g, 2, 20), index % 3, uniform(g, 0.05, 0.5)
+    size, side = uniform(g, 0.1, 0.5), 1.0 if index // 3 % 2 else -1.0
     s = _spectrum(g, d, size if index // 6 % 2 else -size)
-    spread, slope = 10.0 ** _uniform(g, -1.0, 1.0), 10.0 ** _uniform(g, -4.0, -1.0)
+    spread, slope = 10.0 ** uniform(g, -1.0, 1.0), 10.0 ** uniform(g, -4.0, -1.0)
 
     def draw(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         z = side * spread * _skewed(kind, p, size, d, generator)
@@ -226,27 +226,27 @@ def skewed_rows(index: int, precision: str) -> Case:
 
 def wishart_minimum(index: int, precision: str) -> Case:
     """A minimum with Wishart noise in the Hessian, 2048 samples, d from 5 to 40."""
-    g = _random("wishart_minimum", index)
-    d = _integer(g, 5, 40)
-    s = _spectrum(g, d, _uniform(g, 0.1, 0.3))
+    g = randomness("wishart_minimum", index)
+    d = integer(g, 5, 40)
+    s = _spectrum(g, d, uniform(g, 0.1, 0.3))
 
     def draw(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         z = torch.zeros(size, d, dtype=torch.float64)
-        return z, _normal(generator, size, d), 1e-3 * _normal(generator, size, d)
+        return z, normal(generator, size, d), 1e-3 * normal(generator, size, d)
 
     return quadratic_stream(g, precision, s, draw, m=2048, wishart=0.2, seed=index)
 
 
 def clear_saddle(index: int, precision: str) -> Case:
     """λ_min from −0.5 to −0.2, with Wishart noise and a deviation of 1 along the lowest direction; m = 512, 2048."""
-    g = _random("clear_saddle", index)
-    d = _integer(g, 5, 40)
-    s = _spectrum(g, d, -_uniform(g, 0.2, 0.5))
+    g = randomness("clear_saddle", index)
+    d = integer(g, 5, 40)
+    s = _spectrum(g, d, -uniform(g, 0.2, 0.5))
 
     def draw(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         z = torch.zeros(size, d, dtype=torch.float64)
-        z[:, 0] = _normal(generator, size)
-        return z, _normal(generator, size, d), 1e-3 * _normal(generator, size, d)
+        z[:, 0] = normal(generator, size)
+        return z, normal(generator, size, d), 1e-3 * normal(generator, size, d)
 
     return quadratic_stream(g, precision, s, draw, m=(512, 2048)[index % 2], wishart=0.1, seed=index)
 

@@ -36,17 +36,22 @@ import torch
 
 from benchmarks import verdict_cases
 from benchmarks.environment import Report, options, table
+from benchmarks.sampled_cases import SAMPLED_FAMILIES
 from benchmarks.verdict_cases import DTYPES, ZOO_SEEDS, Case, zoo_points
 from unsaddle import Verdict, is_minimum
 
 DELTA, SIGNIFICANT = 0.05, 1e-3
-REASONS = {"gradient may": "GRADIENT_UNSURE", "on the sample, but": "HESSIAN_UNSURE", "farther from x": "STAIRCASE"}
+REASONS = {
+    "gradient may": "GRADIENT_UNSURE",
+    "may miss": "TOO_FEW_SAMPLES",
+    "farther from x": "STAIRCASE",
+    "but no value": "VALUES",
+}
 """Of verdicts that are undecided after an extraction that was not."""
 OUTCOMES = ("right", "false minimum", "false saddle", "false not stationary", "undecided")
 OFF = ("interval off", "bound off")
 
-FAMILIES = verdict_cases.FAMILIES
-"""A further module of cases joins here: `verdict_cases.FAMILIES | sampled_cases.FAMILIES`."""
+FAMILIES = verdict_cases.FAMILIES | SAMPLED_FAMILIES
 
 BOTH = ("float64", "float32")
 DECIDED = {

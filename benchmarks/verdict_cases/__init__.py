@@ -66,8 +66,6 @@ FAMILIES: dict[str, Callable[[int, str], Case]] = {
     "published": published,
 }
 
-# Other names of the same, for cases that are written against them.
-_random, _uniform, _integer, _normal, _dimension = randomness, uniform, integer, normal, dimension
 
 __all__ = [
     "DTYPES",
