@@ -109,8 +109,7 @@ class Projection:
 def _eigh(matrix: Array) -> Array:
     """Eigenvalues and eigenvectors, in one row, by torch.
 
-    NumPy's BLAS has its own threads. They keep the cores busy after the call, and slow the next gradient by a sixth of
-    its time on two cores (docs/krylov.md).
+    NumPy's BLAS has its own threads. They keep the cores busy after the call, and slow the next gradient.
     """
     values, vectors = torch.linalg.eigh(torch.from_numpy(matrix))
     return torch.cat([values, vectors.flatten()]).numpy()
