@@ -142,8 +142,8 @@ class Curvature:
     relative_noise: float
     """ε_g, the error of a gradient as a share of its terms, ‖∇F_S(x)‖ + L1‖x‖."""
     hessian_lipschitz: float
-    """A lower bound of L2: measured along the direction, or along the lowest one if nothing was found. If nothing was
-    measured: L2 as given, or nan."""
+    """A lower bound of L2: measured along the direction if three radii were taken, or along the lowest one if nothing
+    was found. Else L2 as given, or nan."""
     lowest: float
     """The lowest quotient of the run: evidence, not a bound."""
     bound: float = math.inf

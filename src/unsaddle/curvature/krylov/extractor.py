@@ -195,10 +195,16 @@ def _careful(search: Search) -> Candidate:
     near_to_x = replace(settings, noise=0.0, smallest_radius=NEAR * settings.smallest_radius)
     far_out = replace(settings, central=True, noise_share=CENTRAL_SHARE)
     noisy = settings.wanted_radius(settings.relative_gamma * around.curvature) > settings.largest_radius
-    left = [far_out] if around.has_memory or noisy else [settings, coarse, near_to_x]
+    left = [near_to_x, far_out] if noisy else [settings, coarse, near_to_x]
+    if around.has_memory or (noisy and around.suspicious):
+        left = [far_out]
     largest = max(farthest, settings.largest_radius)
-    left += [replace(coarse, central=True, largest_radius=largest), replace(far_out, largest_radius=largest)]
+    far = [replace(coarse, central=True, largest_radius=largest), replace(far_out, largest_radius=largest)]
+    left, nearest = left + far, math.inf
     candidate: KrylovCandidate | None = None
+    if first is not None and first.vector is not None:  # It was measured already, and was not confirmed.
+        candidate, nearest, first = replace(first, survey=around).with_jump(), first.scale.radius, None
+        left = _after_jumps(left, far, near_to_x, candidate, settings.noise)
     while left:
         attempt, before = left.pop(0), candidate
         if first is not None and coarse.allows(first.scale.gamma, first.scale.radius):
@@ -206,7 +212,8 @@ def _careful(search: Search) -> Candidate:
         else:
             candidate = _run(search, attempt, CHECK_GRADIENTS, question.keep_history)
         # Jumps that an earlier search met set the radius. What is checked is checked against the noise.
-        scale = replace(candidate.scale, noise=settings.noise)
+        measure_at = candidate.scale.radius if attempt.central else candidate.scale.measuring_radius
+        scale = replace(candidate.scale, noise=settings.noise, measuring_radius=measure_at)
         candidate, first = replace(candidate, scale=scale, survey=around), None
         if candidate.exhausted:  # The attempt before it has more to say.
             return replace(candidate, status=Status.BUDGET_SPENT) if before is None else before
@@ -224,16 +231,31 @@ def _careful(search: Search) -> Candidate:
                 return _with_what_is_seen(search, candidate)
             candidate = replace(candidate, status=Status.NOT_QUADRATIC)
         candidate = candidate.with_jump()
-        if left:
-            left[-1] = replace(left[-1], noise=max(left[-1].noise, candidate.jump / math.sqrt(2.0)))
-            if left[-1].noise > MET * settings.noise:  # The gradient jumps: only a near or a far search may do.
-                left = [attempt for attempt in left if attempt is near_to_x] + left[-1:]
+        if left and candidate.scale.radius < nearest:
+            nearest = candidate.scale.radius
+            left = _after_jumps(left, far, near_to_x, candidate, settings.noise)
     assert candidate is not None
     if not noise.repeats(f_hat.f, f_hat.x, candidate.scale.radius, REPEATS * settings.noise, search.generator):
         return replace(candidate, vector=None, status=Status.NOT_DETERMINISTIC)
     if coarse.wanted_radius(candidate.scale.gamma) > farthest:
         return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
     return candidate
+
+
+def _after_jumps(
+    left: list[KrylovSettings],
+    far: list[KrylovSettings],
+    near_to_x: KrylovSettings,
+    failed: KrylovCandidate,
+    noise: float,
+) -> list[KrylovSettings]:
+    """The searches that are left. If the gradient jumps, only one near to x may do, or those so far out that jumps do
+    not count."""
+    met = failed.jump / math.sqrt(2.0)
+    if met <= MET * noise:
+        return left
+    near = [attempt for attempt in left if attempt is near_to_x]
+    return near + [replace(attempt, noise=met) for attempt in far]
 
 
 def _may_be_near(search: Search, around: Survey) -> bool:
@@ -254,14 +276,18 @@ def _at_first_radius(search: Search) -> KrylovCandidate | None:
         return None
     rounding = eps * (f_hat.grad_norm + candidate.scale.smoothness * f_hat.x_norm)
     candidate = replace(candidate, scale=replace(candidate.scale, noise=rounding))
-    return candidate if candidate.vector is None else _measured(f_hat, candidate)
+    return candidate if candidate.vector is None else _measured(f_hat, candidate, not search.question.survey_first)
 
 
-def _measured(f_hat: DisplacedFunction, candidate: KrylovCandidate, claims: bool = True) -> KrylovCandidate:
+def _measured(
+    f_hat: DisplacedFunction, candidate: KrylovCandidate, one_sided: bool = False, claims: bool = True
+) -> KrylovCandidate:
     """The candidate, with the curvature along its vector measured; its Ritz value may claim one."""
     assert candidate.vector is not None
     v = candidate.vector.div_(vectors.norm(candidate.vector))
-    measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0, candidate.lowest if claims else None)
+    claimed = candidate.lowest if claims else None
+    scale = candidate.scale
+    measured = on_same_sample(f_hat.f, f_hat.x, v, scale, f_hat.grad0, claimed=claimed, one_sided=one_sided)
     return replace(candidate, vector=v, measured=measured)
 
 
