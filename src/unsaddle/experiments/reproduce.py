@@ -29,8 +29,8 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.krylov.careful import NOISE_SHARE
 from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
-from unsaddle.curvature.krylov.extractor import NOISE_SHARE
 from unsaddle.curvature.krylov.lanczos import LanczosSettings, lanczos
 from unsaddle.curvature.neon import neon
 from unsaddle.curvature.neon_plus import neon_plus

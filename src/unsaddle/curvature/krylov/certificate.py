@@ -19,9 +19,6 @@ from unsaddle.curvature.search import Observer
 from unsaddle.measure.direction import Scale
 from unsaddle.theory.start import unlucky_component
 
-LOWEST = 3
-"""Lowest Ritz vectors to return if nothing was found. The Hessian's sampling error is estimated along them."""
-
 MEASURING_NOISE_SHARE = 1e-2
 """Rounding as a share of γ when a direction is measured, by six gradients along it. The search has a share of its own,
 as a Ritz vector averages the errors of many products."""
@@ -207,7 +204,7 @@ def krylov(
         proven = proven or (not low_enough and seen.log_missed(gamma()) <= allowed)
         last = step + 1 >= min(settings.farther, settings.num_steps)
         if process.exhausted or (proven and not low_enough and (last or fine_enough())):
-            ends = (*range(min(LOWEST, seen.size - 1)), -1)
+            ends = (0, -1) if seen.size > 1 else (0,)
             return candidate(Status.NOTHING_FOUND, deciding=tuple(process.vector(i) for i in ends))
         if process.full and step + 1 < settings.num_steps:
             process.restart()

@@ -1,0 +1,78 @@
+"""Runs of the Krylov search, and measurements of what they found: what the quick and the careful search share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, krylov
+from unsaddle.curvature.question import RELATIVE_GAMMA
+from unsaddle.curvature.search import Search
+from unsaddle.measure.direction import on_same_sample
+
+FEW_DIMENSIONS = 10
+"""In so few dimensions a search goes on until every eigenvalue is known."""
+
+FINE = 1e-4
+"""A search that may go farther ends once curvature below −`FINE`·L1 is excluded."""
+
+OPEN = 1e-7
+"""In few dimensions a lowest curvature whose sign is within the error of the products is measured, if that error is
+above this share of L1, which rounding does not explain in float64."""
+
+
+def settings_for(search: Search, **how: Any) -> KrylovSettings:
+    """Settings for the γ that is looked for in F_S."""
+    share, gamma = search.sample_share, search.question.gamma
+    gamma = None if gamma is None else share * gamma
+    few = search.question.seen_counts and search.dimension <= min(FEW_DIMENSIONS, search.basis)
+    relative = share * RELATIVE_GAMMA
+    farther, fine = (search.dimension, 0.0) if few else (search.question.farther, FINE)
+    how = how | {"basis": search.basis, "farther": farther, "fine": fine}
+    return KrylovSettings(delta=search.delta, gamma=gamma, relative_gamma=relative, **how)
+
+
+def run(
+    search: Search, settings: KrylovSettings, extra_calls: int, keep_history: bool, start: Tensor | None = None
+) -> KrylovCandidate:
+    """Searches once, within the budget; `extra_calls` gradients are kept for the checks that follow."""
+    candidate = search.within_budget(
+        settings,
+        lambda s: krylov(search.f_hat, s, search.generator, keep_history=keep_history, start=start),
+        calls_a_step=1 + settings.central,
+        extra_calls=extra_calls,
+    )
+    assert isinstance(candidate, KrylovCandidate)
+    return candidate
+
+
+def measured_along(
+    f_hat: DisplacedFunction, candidate: KrylovCandidate, one_sided: bool = False, claims: bool = True
+) -> KrylovCandidate:
+    """The candidate, with the curvature along its vector measured; its Ritz value may claim one."""
+    assert candidate.vector is not None
+    v = candidate.vector.div_(vectors.norm(candidate.vector))
+    claimed = candidate.lowest if claims else None
+    scale = candidate.scale
+    measured = on_same_sample(f_hat.f, f_hat.x, v, scale, f_hat.grad0, claimed=claimed, one_sided=one_sided)
+    return replace(candidate, vector=v, measured=measured)
+
+
+def with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCandidate:
+    """The candidate, with its lowest direction measured if that may count, though it is above −γ."""
+    error = len(candidate.history) * candidate.asymmetry
+    is_open = search.dimension <= FEW_DIMENSIONS and error > OPEN * candidate.scale.smoothness
+    wanted = search.question.seen_counts and candidate.lowest < (error if is_open else -candidate.asymmetry)
+    if not wanted or not search.affords(0):
+        return candidate
+    seen = measured_along(search.f_hat, replace(candidate, vector=candidate.deciding[0].clone()))
+    return seen if seen.measured is not None and seen.measured.is_negative else candidate
+
+
+def gradient_error(f_hat: DisplacedFunction) -> float:
+    """The error of gradients beyond rounding, as far as the oracle knows it."""
+    return f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm)
