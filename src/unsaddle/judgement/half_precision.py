@@ -42,11 +42,11 @@ def contradicts(
         return False
     if kind is Kind.SADDLE and around.nearest > 0.0:
         assert found.direction is not None
-        noise = found.noise * vectors.norm(x)  # of a value, in the precision that the gradient shows
+        noise = found.noise * (vectors.norm(x) or 1.0)  # of a value, in the precision that the gradient shows
         return has_barrier(f, x, found.direction, found.measurements[0].radius, BARRIER_LENGTHS[x.dtype], noise)
     if not around.suspicious:
         return False
-    far = LOW_PRECISION_RADIUS * vectors.norm(x)
+    far = LOW_PRECISION_RADIUS * (vectors.norm(x) or 1.0)
     if kind is Kind.SADDLE:
         assert found.direction is not None
         rise = f.grad(torch.add(x, found.direction, alpha=far)).clone()

@@ -120,7 +120,7 @@ def _verdict(objective: Objective, x: Tensor, question: Question, eps: float | N
         error += GRADIENT_ROUNDINGS * _rounding(found, x)
         if drawn is None and _rounds(found, x) and norm - error <= eps < norm + error:
             mean = averaged_gradient(f, x, generator)
-            if mean.norm + mean.error(delta / 2.0) <= eps:  # That it is not small, truncation may have made.
+            if mean.norm + mean.error(delta / 2.0) <= eps:  # If it is not small, that may be truncation.
                 norm, error = mean.norm, mean.error(delta / 2.0)
     if drawn is not None:
         may_be_minimum = found.status is Status.NOTHING_FOUND and missed <= RAREST and norm + error <= eps
@@ -135,7 +135,8 @@ def _verdict(objective: Objective, x: Tensor, question: Question, eps: float | N
         if drop.length < 0.0:  # The direction is to lead down.
             found, drop = replace(found, direction=found.direction.neg()), drop._replace(length=-drop.length)
         promised = (norm + error) ** 2 / (2.0 * abs(found.curvature))
-        if found.curvature > -found.gamma and 0.0 < drop.value <= promised and (sampled or found.bound <= found.gamma):
+        soft = found.curvature > -found.gamma and norm - error <= eps
+        if soft and 0.0 < drop.value <= promised and (sampled or found.bound <= found.gamma):
             found, drop = _explained(found, sampled), NO_DIRECTION
     hessian = NOTHING_SAMPLED
     if drawn is not None and found.status is Status.NOTHING_FOUND:

@@ -28,7 +28,7 @@ SENTENCES = {
     ),
     Status.BUDGET_SPENT: "The budget ended before there was an answer. Raise max_gradients, or pass a larger gamma.",
     Status.SMOOTHNESS_EXCEEDED: (
-        "A curvature above the smoothness was met, so steps overshoot. Leave the smoothness out to have it measured."
+        "A curvature above the smoothness was met, so steps overshoot. Pass another seed, to have it measured again."
     ),
 }
 """By status, where the status is the cause."""

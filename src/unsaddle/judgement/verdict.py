@@ -86,7 +86,8 @@ class Verdict:
         fall = ""
         if math.isfinite(self.drop):
             ways = "" if self.both_ways or self.kind is not Kind.SADDLE else ", but not along its opposite"
-            fall = f" F falls by {self.drop:.3g} along it, at a distance of {self.length:.2g}{ways}."
+            at = f", at a distance of {self.length:.2g}" if math.isfinite(self.length) else ""
+            fall = f" F falls by {self.drop:.3g} along it{at}{ways}."
         norm = f"The gradient norm is {self.gradient_norm:.3g}{error}{counts}."
         return f"{head} {self.reason}{fall} {norm} {sought} with {' and '.join(work)}."
 

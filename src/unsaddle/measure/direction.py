@@ -36,11 +36,12 @@ class Measurement:
     """The curvature along one direction, by symmetric gradient differences."""
 
     curvature: float
-    """vᵀ(∇f(x+rv) − ∇f(x−rv))/(2r). On the same sample it is extrapolated to r = 0."""
+    """vᵀ∇²f(x)v, by gradients on both sides of x, or on one if a search claimed it. From three radii it is extrapolated
+    to r = 0."""
     error: float
     """How far the curvature may be off, by truncation and rounding. On fresh samples: the width of the interval."""
     radius: float
-    """r, the smallest of the radii."""
+    """r, the only radius, or the smallest of three."""
     consistent: bool = True
     """Whether the radii agree as those of a smooth function do. If not, do not trust the error."""
     samples: int
@@ -68,8 +69,8 @@ def symmetric_difference(f: SampledFunction, x: Tensor, v: Tensor, radius: float
     return opposite_probes(f, x, v, radius).curvature
 
 
-class OppositeProbes(NamedTuple):
-    """The result of two gradients on opposite sides of x. `curvature` is their symmetric difference."""
+class Probes(NamedTuple):
+    """Two gradients on opposite sides of x, or one beside ∇f(x). `curvature` is by their difference."""
 
     curvature: float
     hessian_lipschitz: float
@@ -78,9 +79,7 @@ class OppositeProbes(NamedTuple):
     """Whether the gradients seem to come from half precision."""
 
 
-def opposite_probes(
-    f: SampledFunction, x: Tensor, v: Tensor, radius: float, grad0: Tensor | None = None
-) -> OppositeProbes:
+def opposite_probes(f: SampledFunction, x: Tensor, v: Tensor, radius: float, grad0: Tensor | None = None) -> Probes:
     """The symmetric difference along a unit v and, given ∇f(x), a lower bound on L2. Two gradients.
 
         ‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/r²  →  ‖∂_v∇²f(x)·v‖ ≤ L2   for r → 0
@@ -96,15 +95,15 @@ def opposite_probes(
         change = vectors.norm(torch.add(above, below).sub_(grad0, alpha=2.0)) / radius**2
         difference = above.sub_(below)
     (rise,) = vectors.dots((v, difference))
-    return OppositeProbes(rise / (2.0 * radius), change, low)
+    return Probes(rise / (2.0 * radius), change, low)
 
 
-def forward_probe(f: SampledFunction, x: Tensor, v: Tensor, radius: float, grad0: Tensor) -> OppositeProbes:
+def forward_probe(f: SampledFunction, x: Tensor, v: Tensor, radius: float, grad0: Tensor) -> Probes:
     """vᵀ(∇f(x+rv) − ∇f(x))/r for a unit v: vᵀ∇²f(x)v up to L2·r/2. One gradient."""
     there = f.grad_at_sum(x, v, radius)
     low = is_low_precision(there)
     (rise,) = vectors.dots((v, there - grad0))
-    return OppositeProbes(rise / radius, math.nan, low)
+    return Probes(rise / radius, math.nan, low)
 
 
 def hessian_lipschitz(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> float:
@@ -162,7 +161,7 @@ def on_same_sample(
     Cost: two gradients where a claim agrees, or one if `one_sided`; six more where it does not; up to 20 where the
     first radii disagree.
     """
-    seen: dict[float, OppositeProbes] = {}
+    seen: dict[float, Probes] = {}
 
     def at(radius: float) -> float:
         seen[radius] = opposite_probes(f, x, v, radius, grad0)

@@ -40,8 +40,6 @@ class Plateau:
     of the rounding at r."""
     radius: float
     """r."""
-    farthest: float
-    """ρ²r."""
     jump: float
     """(|c(r)| − |c(ρr)|)·ρr/(ρ − 1), or 0: for c = J/t, a jump of a gradient or its noise, this is |J|."""
     smooth: bool
@@ -86,7 +84,7 @@ def plateau(
         agrees = inner + outer <= AGREES * abs(value)
         jump = max(0.0, abs(near) - abs(middle)) * RATIO * r / (RATIO - 1.0)
         smooth = agrees or inner <= SHRINKAGE * outer + floor
-        tried[k] = Plateau(value, error, r, r * RATIO**2, jump, smooth)
+        tried[k] = Plateau(value, error, r, jump, smooth)
         steady = error <= STEADY * abs(value) and tried[k].smooth
         k += -2 if inner <= outer else 2
         inside = within[0] <= first * RATIO**k and first * RATIO ** (k + 2) <= within[1]

@@ -37,6 +37,12 @@ FEW_VARIABLES = 64
 """With fewer, none may cross a step of half precision at `LOW_PRECISION_SHIFT`. A rung at `LOW_PRECISION_RADIUS` is
 added for float32."""
 
+CLEAR = 10.0 * NOISES / CONTRADICTS
+"""At so many σ over ‖Hs‖ a product is known well enough to contradict another."""
+
+TINY = 1e-30
+"""‖x‖ up to this counts as zero: products with x may underflow."""
+
 REMEMBERS = 3.0
 """Gradients have memory if the one at x, taken again after a far move, differs by this many times the noise."""
 
@@ -104,15 +110,15 @@ def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch
     1. The far rung: two gradients at x ± ts, t a thousandth of ‖x‖. s is random, each variable shifted by a share of
        itself, as rounding does. Then the gradient at x again. If it differs, gradients have memory: an iterative solver
        inside starts where it ended.
-    2. The near rung, at a hundred roundings of x. σ is that of `gradient_noise`. Half precision has none.
+    2. The near rung, at a hundred roundings of x. σ is that of `gradient_noise`. In half precision the far rung serves.
     3. If the two products contradict each other, further rungs tell truncation from a staircase.
 
-    Cost: five gradients; two more in float32 with few variables; two where rungs contradict each other, and four more
-    on a staircase. At x = 0 the scale is taken to be 1.
+    Cost: five gradients. Two more in float32 with few variables, two if the near rung shows noise only, two where rungs
+    contradict each other, and four more on a staircase. At x = 0 the scale is taken to be 1.
     """
-    along = vectors.normal(x, generator)
-    if x_norm > 0.0:
-        along.mul_(x)
+    along, x_norm = vectors.normal(x, generator), x_norm if x_norm > TINY else 0.0
+    if x_norm > 0.0:  # A variable that is exactly zero has no size of its own.
+        along.mul_(torch.where(x == 0.0, x_norm / math.sqrt(vectors.dimension(x)), x))
     along.div_(vectors.norm(along))
 
     def rung(radius: float) -> _Rung:
@@ -134,9 +140,16 @@ def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch
         return seen
     if moved > REMEMBERS * near.noise:
         seen = replace(seen, again=again, noise=max(near.noise, moved))
-    seen = replace(seen, far_noise=far.noise, suspicious=far.half, steady=not far.contradicts(near, seen.noise))
+    seen = replace(
+        seen,
+        far_noise=far.noise,
+        suspicious=far.half,
+        steady=not near.drowned and not far.contradicts(near, seen.noise),
+    )
     if near.drowned or seen.has_memory:
         seen = replace(seen, curvature=far.size, drowned=far.drowned)
+    if near.drowned and 0.0 < CLEAR * near.noise < far.size * far.radius:
+        near = rung(CLEAR * near.noise / far.size)  # Where the noise no longer hides the Hessian.
     middle, few = far, vectors.dimension(x) < FEW_VARIABLES and x.dtype == torch.float32 and x_norm > 0.0
     if few or far.half or near.size == far.size == 0.0:
         far = rung(LOW_PRECISION_RADIUS * size)  # None of few variables may have crossed a step of half precision.

@@ -14,7 +14,7 @@ from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import noise
-from unsaddle.measure.direction import opposite_probes, symmetric_difference
+from unsaddle.measure.direction import opposite_probes
 from unsaddle.measure.survey import Survey, survey
 
 STEPS = 2000
@@ -43,6 +43,9 @@ NEAR = 3.0
 STEADY = 0.25
 """The highest curvature may change by this share between r and 2r. A kink changes it by a half, and |x|^{3/2} by 0.29:
 L1, and γ with it, would then mean nothing."""
+
+CONSTANT = 0.8
+"""Even parts at two radii count as equal from this ratio on. Rounding and a third derivative have one half, or two."""
 
 SUSPICIOUS = 1e3
 """If the noise is above so many roundings of the gradient and of x, f may not be deterministic, which is tested."""
@@ -102,10 +105,11 @@ def careful_search(search: Search) -> Candidate:
             candidate = run(search, attempt, CHECK_GRADIENTS, question.keep_history)
         # Jumps that an earlier search met set the radius. What is checked is checked against the noise.
         measure_at = candidate.scale.radius if attempt.central else candidate.scale.measuring_radius
-        scale = replace(candidate.scale, noise=settings.noise, measuring_radius=measure_at)
+        sigma = min(settings.noise, attempt.noise) if attempt is near_to_x else settings.noise
+        scale = replace(candidate.scale, noise=sigma, measuring_radius=measure_at)
         candidate, first = replace(candidate, scale=scale, survey=around), None
         if candidate.exhausted:  # The attempt before it has more to say.
-            return replace(candidate, status=Status.BUDGET_SPENT) if before is None else before
+            return replace(candidate if before is None else before, vector=None, status=Status.BUDGET_SPENT)
         if candidate.vector is not None:
             candidate = measured_along(f_hat, candidate)
             if candidate.measured is not None and candidate.measured.is_negative:
@@ -191,7 +195,8 @@ def _surveyed(search: Search) -> Survey:
     # If the noise drowns the Hessian, the measured curvature is noise.
     rounding = eps * (f_hat.grad_norm + (0.0 if around.drowned else around.curvature * (f_hat.x_norm + shift)))
     suspicious = around.noise > SUSPICIOUS * rounding
-    if suspicious and not noise.repeats(f_hat.f, search.x, shift, 0.1 * around.noise, search.generator):
+    where_seen = max(shift, around.nearest)
+    if suspicious and not noise.repeats(f_hat.f, search.x, where_seen, 0.1 * around.noise, search.generator):
         raise Inconclusive(Status.NOT_DETERMINISTIC)
     return around
 
@@ -237,7 +242,9 @@ def _checked(f_hat: DisplacedFunction, candidate: KrylovCandidate, central: bool
             candidate = replace(candidate, hessian_lipschitz=change)
         if not central and not change * r / 2.0 <= scale.gamma / 2.0 + rounding:
             return candidate, False
-        far = symmetric_difference(f_hat.f, f_hat.x, v, other)
+        far, far_change, _ = opposite_probes(f_hat.f, f_hat.x, v, other, f_hat.grad0)
+        if _hessian_jumps(change * r / 2.0, far_change * other / 2.0, scale.gamma):
+            return candidate, False
         odd, grows = abs(far - near), (abs(near) - abs(far)) * math.copysign(1.0, other - r)
         candidate = replace(candidate, jump=max(candidate.jump, grows * max(r, other)))
         if v is ends[0]:
@@ -245,3 +252,12 @@ def _checked(f_hat: DisplacedFunction, candidate: KrylovCandidate, central: bool
             if not odd <= scale.gamma / 2.0 + rounding:
                 return candidate, False
     return candidate, odd <= STEADY * abs(near) + rounding
+
+
+def _hessian_jumps(even: float, far_even: float, gamma: float) -> bool:
+    """Whether the Hessian is another one on the other side of x, as that of z|z| is.
+
+    The even part of a product falls as 1/t where it is rounding, and grows with t where it is a third derivative. A
+    jump of the Hessian makes it constant.
+    """
+    return min(even, far_even) > gamma / 2.0 and CONSTANT * even <= far_even <= even / CONSTANT

@@ -83,6 +83,9 @@ class KrylovCandidate(Candidate):
     asymmetry: float = 0.0
     """The largest difference between two entries of QᵀHQ that should be equal: an observed error of the products."""
 
+    steps: int = 0
+    """Products that the search took."""
+
     def with_jump(self) -> KrylovCandidate:
         """The candidate, with how far the gradient jumped where the search probed: at kinks, or by noise."""
         seen = self.asymmetry * self.scale.radius if self.measured is None else self.measured.jump
@@ -128,7 +131,7 @@ def krylov(
     allowed = _log_unlucky(x, settings.delta)
     softly = _log_unlucky(x, min(settings.delta, SOFT_DELTA))
     history: list[tuple[int, float]] = []
-    radius = settings.smallest_radius
+    radius, steps = settings.smallest_radius, 0
 
     def take_product(q: Tensor, out: Tensor) -> None:
         (f_hat.central_product if settings.central else f_hat.product)(q, radius, out)
@@ -151,7 +154,7 @@ def krylov(
         |qᵀHq| is up to L1·k/d, so L1 = ‖Hq‖²/|qᵀHq|. In networks that is up to a hundred times ‖Hq‖. The next direction
         is nearly that of the highest curvature, along which so long a radius would be too long.
         """
-        if settings.gamma is not None or seen.size != 1:
+        if settings.gamma is not None or steps != 1:
             return gamma()
         along, length = abs(float(seen.values[0])), process.largest
         return gamma() * min(length / along if along > 0.0 else math.inf, math.sqrt(vectors.dimension(x)))
@@ -174,7 +177,8 @@ def krylov(
         status: Status, vector: Tensor | None = None, deciding: tuple[Tensor, ...] = (), exhausted: bool = False
     ) -> KrylovCandidate:
         return KrylovCandidate(
-            bound=bound(),
+            bound=math.inf if status is Status.NOT_FINITE else bound(),
+            steps=steps,
             vector=vector,
             status=status,
             lowest=float(seen.values[0]) if seen.size else math.inf,
@@ -190,6 +194,7 @@ def krylov(
         radius = settings.radius(gamma_for_radius())
         if not process.expand():
             return candidate(Status.NOT_FINITE)
+        steps += 1
         lowest = float(seen.values[0])
         if keep_history:
             history.append((f_hat.f.ledger.gradients + f_hat.f.ledger.hessian_products, lowest))

@@ -39,8 +39,8 @@ def extract(search: Search) -> Candidate:
 def _quick(search: Search, radius: float) -> Candidate | None:
     """The search at the caller's radius; None if it does not decide.
 
-    The careful search takes eight gradients to measure the noise and to check that f is quadratic. The quick search
-    reads both from the asymmetry of the products, for nothing: rounding and kinks are not symmetric.
+    The careful search takes up to 13 gradients to survey those around x and to check that f is quadratic. The quick
+    search reads both from the asymmetry of the products, for nothing: rounding and kinks are not symmetric.
     """
     f_hat = search.f_hat
     error = gradient_error(f_hat)
@@ -61,7 +61,7 @@ def _quick(search: Search, radius: float) -> Candidate | None:
         return candidate if candidate.measured is not None and candidate.measured.is_negative else None
     if candidate.status is not Status.NOTHING_FOUND:
         return None
-    if len(candidate.history) < FEW_STEPS:
+    if candidate.steps < FEW_STEPS:
         off = _nonlinearity(f_hat, start, scale.radius)
         if not off <= SYMMETRIC * scale.gamma:
             return None
@@ -71,7 +71,7 @@ def _quick(search: Search, radius: float) -> Candidate | None:
 
 def _adds_up(candidate: KrylovCandidate, basis: int) -> bool:
     """Whether there is an answer, and its products are those of a Hessian."""
-    size = min(len(candidate.history), basis)
+    size = min(candidate.steps, basis)
     return not candidate.exhausted and size * candidate.asymmetry <= SYMMETRIC * candidate.scale.gamma
 
 

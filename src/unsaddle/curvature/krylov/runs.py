@@ -64,10 +64,10 @@ def measured_along(
 
 def with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCandidate:
     """The candidate, with its lowest direction measured if that may count, though it is above −γ."""
-    error = len(candidate.history) * candidate.asymmetry
+    error = candidate.steps * candidate.asymmetry
     is_open = search.dimension <= FEW_DIMENSIONS and error > OPEN * candidate.scale.smoothness
     wanted = search.question.seen_counts and candidate.lowest < (error if is_open else -candidate.asymmetry)
-    if not wanted or not search.affords(0):
+    if not wanted:
         return candidate
     seen = measured_along(search.f_hat, replace(candidate, vector=candidate.deciding[0].clone()))
     return seen if seen.measured is not None and seen.measured.is_negative else candidate
