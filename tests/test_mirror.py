@@ -7,6 +7,7 @@ import ast
 from tests.source import TESTS, files
 
 SUITES = {
+    "judgement/test_wrong_verdicts.py": "verdicts that were wrong once, whatever file made them so",
     "baselines/test_contract.py": "what every baseline promises",
     "curvature/krylov/test_certificate_rates.py": "how often the certificate holds, over many seeds",
     "curvature/test_contract.py": "what every extractor promises, on every problem of the zoo",
