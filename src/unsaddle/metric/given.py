@@ -79,7 +79,11 @@ def as_map(metric: Any, objective: Objective, x: Tensor) -> Map:
     if numbers.shape != x.shape * numbers.ndim:
         expected = " or ".join(str(tuple(x.shape) * n) for n in (1, 2))
         raise ValueError(f"metric must have an entry for each variable, shape {expected}, got {tuple(numbers.shape)}")
-    return diagonal(_positive(numbers.to(x))) if numbers.ndim == 1 else _of_inverse_hessian(numbers, x)
+    return (
+        diagonal(_positive(numbers.to(x.device, torch.float64)), x.dtype)
+        if numbers.ndim == 1
+        else _of_inverse_hessian(numbers, x)
+    )
 
 
 def _positive(sizes: Tensor) -> Tensor:

@@ -62,15 +62,15 @@ class Diagonal(Map):
         return w.div_(vectors.norm(w))
 
 
-def diagonal(scale: Tensor) -> Diagonal:
-    """The diagonal map of positive sizes, divided by their geometric mean and bounded to `ORDERS`.
+def diagonal(scale: Tensor, dtype: torch.dtype | None = None) -> Diagonal:
+    """The diagonal map of positive sizes, divided by their geometric mean and bounded to `ORDERS`; in a dtype if given.
 
     Sizes farther than half of `ORDERS` from the geometric mean are brought to that distance.
     """
     logs = scale.double().log()
     (total,) = vectors.dots((logs, torch.ones_like(logs)))
     most = math.log(10.0) * ORDERS / 2.0
-    scale = (logs - total / vectors.dimension(scale)).clamp_(-most, most).exp_().to(scale.dtype)
+    scale = (logs - total / vectors.dimension(scale)).clamp_(-most, most).exp_().to(dtype or scale.dtype)
     ends = torch.stack([scale.min(), -scale.max()]) if scale.numel() else scale.new_full((2,), math.inf)
     spread = ranks.current()
     if spread is not None:
