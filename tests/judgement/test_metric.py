@@ -195,7 +195,9 @@ def gradients(objective: ModelObjective, h: Tensor, metric: torch.optim.Adam | N
     lowest = float(torch.linalg.eigvalsh(scale[:, None] * h * scale)[0])
     how = {"gamma": -0.95 * lowest / smallest**2, "seed": seed, "keep_history": True}
     found = negative_curvature(objective, extractor="krylov", metric=metric, **how)  # type: ignore[arg-type]
-    return next((float(spent) for spent, seen in found.history if seen <= 0.9 * lowest), math.inf)
+    assert found.direction is not None
+    unit = float((found.direction / scale).norm()) ** 2  # 1/‖Sw‖² of the direction, which the history is in.
+    return next((float(spent) for spent, seen in found.history if seen <= 0.9 * lowest * unit), math.inf)
 
 
 @pytest.mark.slow

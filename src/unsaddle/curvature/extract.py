@@ -75,7 +75,7 @@ def negative_curvature(
         metric: S of x = Sz, in which the search runs: a positive vector (sizes of the variables, as SciPy's `x_scale`),
             a torch optimizer (Adam, AdamW, RMSprop, Adagrad), an inverse Hessian (SciPy's `hess_inv`), or an object
             with `apply` and `transpose`, z ↦ Sz and g ↦ Sᵀg. The direction, its curvature, γ and `bound` are in your
-            own variables. L1, L2, σ, the gradient's norm and the history that are told are those of F(Sz).
+            own variables. L1, L2, σ and the gradient's norm that are told are those of F(Sz).
         seed: for the samples and the random start; the same seed gives the same result.
         keep_history: keep (gradients or products spent, quotient) for each step.
         settings: "practical"; "theory" for the constants of Theorems 1 and 2, on samples with the γ and δ of Lemma 2

@@ -74,7 +74,8 @@ class Posed:
     def own(self, found: Curvature, generator: torch.Generator, ledger: Ledger) -> Curvature:
         """The answer in the user's own variables. The curvature along its direction is measured again there.
 
-        Of what is left in the metric, L1, L2, σ, the gradient's norm and the history are the search's own.
+        L1, L2, σ and the gradient's norm stay those of F(Sz). The history is that of the search, in the unit of the
+        direction that it ended with.
         Cost: two gradients or more if there is a direction; on fresh samples if F is sampled.
         """
         if self.scaling is None:
@@ -90,6 +91,7 @@ class Posed:
             "radius": found.radius * self.scaling.largest,
             "deciding": tuple(self._unit(w) for w in found.deciding),
             "measurements": tuple(_stretched(m, n) for m in found.measurements),
+            "history": tuple((spent, quotient / n**2) for spent, quotient in found.history),
             "start": None,
         }
         if found.direction is None:

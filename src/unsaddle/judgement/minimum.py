@@ -161,7 +161,13 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
     gradient = {"gradient_norm": norm, "gradient_error": error, "eps": eps}
     advice = more_samples(found, samples=drawn, n=n, delta=delta, **gradient)
     own, stretch = asked.own(found, generator, ledger), asked.stretch(found)
-    judgement = judge(own, **gradient, missed=missed, more_samples=advice, fall=drop.value)
+    judgement = judge(
+        replace(own, smoothness=own.smoothness / unit**2),
+        **gradient,
+        missed=missed,
+        more_samples=advice,
+        fall=drop.value,
+    )
     # float64 has room for two radii that agree: the gradient is then sure, though values may be too coarse.
     steady = x.dtype == torch.float64 and found.survey is not None and found.survey.steady
     if judgement.kind is Kind.SADDLE and drop.value == 0.0 and not steady:
