@@ -128,7 +128,7 @@ def test_on_samples_verdicts_are_those_of_everything() -> None:
 
 
 def test_what_bfgs_leaves_behind_is_a_metric() -> None:
-    """Rosenbrock's function in ten variables is ill-conditioned; in BFGS's metric the certificate takes few steps."""
+    """Rosenbrock's function in twelve variables is ill-conditioned."""
     result = minimize(rosen, np.full(12, 1.3), jac=rosen_der, method="BFGS", options={"gtol": 1e-8})
     f, x = numpy_function(rosen, rosen_der), torch.from_numpy(result.x)
     assert is_minimum(f, x, metric=result.hess_inv).kind == "minimum"
@@ -202,7 +202,7 @@ def gradients(objective: ModelObjective, h: Tensor, metric: torch.optim.Adam | N
 
 @pytest.mark.slow
 def test_late_in_training_adams_second_moments_save_gradients() -> None:
-    """Medians of five seeds after 1000 steps. Early on, negative curvature stands out anyway, and they save none."""
+    """Medians of five seeds after 1000 steps. Early on, so small a network shows its negative curvature anyway."""
     without, within = list[float](), list[float]()
     for seed in range(5):
         objective, adam, h = trained(seed, 1000)

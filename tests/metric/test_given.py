@@ -15,6 +15,7 @@ from torch.utils.data import TensorDataset
 from unsaddle import Function, ModelObjective
 from unsaddle.metric.given import as_map
 from unsaddle.metric.maps import Dense, Diagonal, Map
+from unsaddle.ranks import Ranks, together
 
 X = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
 F = Function(lambda x: x.square().sum())
@@ -111,6 +112,14 @@ def test_a_matrix_of_many_variables_is_refused() -> None:
     for metric in (torch.eye(1001), Maps(torch.eye(1001))):
         with pytest.raises(ValueError, match=re.escape("for more than 1000 variables")):
             as_map(metric, F, x)
+
+
+def test_sizes_may_be_sharded_and_a_matrix_may_not() -> None:
+    with together(Ranks(group=None, dimension=3, pieces=((0, 3),), replicas=1)):
+        scaling = as_map([1.0, 10.0, 100.0], F, X)
+        assert (scaling.smallest, scaling.largest) == (pytest.approx(0.1), pytest.approx(10.0))
+        with pytest.raises(ValueError, match="or for sharded ones, got a matrix or maps of 3"):
+            as_map(torch.eye(3), F, X)
 
 
 # --- Optimizers -----------------------------------------------------------------------------------------------------
