@@ -23,6 +23,7 @@ LAYERS = (
     "problems/",
     "theory/",
     "measure/",
+    "metric/",
     "curvature/",
     "curvature/krylov/",
     "escape/",

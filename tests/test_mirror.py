@@ -19,6 +19,7 @@ SUITES = {
     "first_order/test_corollaries.py": "first-order methods with the constants of their corollaries",
     "interop/scipy/test_soft_saddles.py": "soft saddles and flat valleys, whichever method ends there",
     "interop/test_trainers.py": "Neon inside trainers that others wrote",
+    "judgement/test_metric.py": "verdicts of searches in a metric",
     "judgement/test_sampled_rates.py": "how often verdicts on samples are wrong, over many seeds",
     "objectives/model/test_refusals.py": "what a model may not do, whichever file notices",
     "objectives/model/test_runs.py": "real models, from end to end",

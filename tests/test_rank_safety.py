@@ -17,6 +17,7 @@ ROOMS = (
     "curvature/",
     "judgement/",
     "measure/",
+    "metric/",
     "escape/",
     "first_order/",
     "framework/",
@@ -37,6 +38,7 @@ BLOCKS = "parts of a block, which `vectors.total` sums over blocks and ranks"
 HERE = "the room that this rank's part needs"
 SMALL = "the small matrix, which all ranks hold alike"
 SUMMED = "handed to `vectors.summed` in the same line or the next"
+WHOLE = "a matrix, which is refused where ranks hold parts"
 COUNT = "how many vectors a basis holds"
 COMBINED = "a combination of basis vectors: this rank's rows of it"
 
@@ -57,6 +59,20 @@ ALLOWED = {
     ("curvature/neon.py", "_sweep", "dot"): BLOCKS,
     ("curvature/neon_plus.py", "_sweep", "dot"): BLOCKS,
     ("measure/noise.py", "is_low_precision", "sum"): BLOCKS,
+    ("metric/given.py", "as_map", "shape"): WHOLE,
+    ("metric/given.py", "_of_inverse_hessian", "all"): WHOLE,
+    ("metric/given.py", "_of_inverse_hessian", "max"): WHOLE,
+    ("metric/given.py", "_of_inverse_hessian", "shape"): WHOLE,
+    ("metric/given.py", "_of_two_maps", "max"): WHOLE,
+    ("metric/given.py", "_of_two_maps", "numel"): WHOLE,
+    ("metric/given.py", "_answered", "all"): WHOLE,
+    ("metric/given.py", "_sizes_of", "all"): "a wrong part is raised on all ranks",
+    ("metric/maps.py", "diagonal", "numel"): HERE,
+    ("metric/maps.py", "diagonal", "min"): "of this rank's part; the smallest over ranks is taken",
+    ("metric/maps.py", "diagonal", "max"): "of this rank's part; the largest over ranks is taken",
+    ("metric/maps.py", "diagonal", "amin"): "over ranks",
+    ("metric/maps.py", "apply", "@"): WHOLE,
+    ("metric/maps.py", "solve", "@"): WHOLE,
     ("first_order/scsg.py", "epoch_length", "rand"): SCALAR,
     ("baselines/svrg_hessian.py", "minimize", "rand"): SCALAR,
     ("torch_optim/flatness.py", "flat_tensors", "numel"): "parameters: of a sharded one this is the whole",

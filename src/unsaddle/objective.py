@@ -120,6 +120,12 @@ class SampledFunction:
         function._observers = (*self._observers, observer)
         return function
 
+    def through(self, wrap: Callable[[Oracle], Oracle]) -> SampledFunction:
+        """The function of an oracle that wraps this one's. It counts in the same ledger, for the same observers."""
+        function = copy.copy(self)
+        function._oracle = wrap(self._oracle)
+        return function
+
     @property
     def cost(self) -> Cost:
         return self.ledger.cost

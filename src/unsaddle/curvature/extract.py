@@ -14,7 +14,8 @@ from unsaddle.cost import Ledger
 from unsaddle.curvature import auto
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extractor import Extractor
-from unsaddle.curvature.question import Question
+from unsaddle.curvature.posed import Posed, least_smoothness, posed
+from unsaddle.curvature.question import RELATIVE_GAMMA, Question
 from unsaddle.curvature.registry import EXTRACTORS
 from unsaddle.curvature.result import Candidate, Curvature, Status
 from unsaddle.curvature.search import Inconclusive, Search
@@ -24,6 +25,15 @@ from unsaddle.objective import Objective, point_of, with_its_ranks
 
 RETRIES = 8
 """A measured L1 that is too small is doubled at most so often."""
+
+NO_ANSWER = (
+    Status.NOT_CONFIRMED,
+    Status.PRECISION_TOO_LOW,
+    Status.SMOOTHNESS_EXCEEDED,
+    Status.FLAT,
+    Status.NOT_QUADRATIC,
+)
+"""Outcomes of a search in a metric that the metric may be to blame for."""
 
 UNKNOWN = Scale(gamma=math.nan, smoothness=math.nan, noise=math.nan, radius=math.nan)
 
@@ -40,6 +50,7 @@ def negative_curvature(
     hessian_lipschitz: float | None = None,
     basis: int | None = None,
     max_gradients: int | None = None,
+    metric: Any = None,
     seed: int = 0,
     keep_history: bool = False,
     settings: Any = "practical",
@@ -61,6 +72,10 @@ def negative_curvature(
             be nearly quadratic within a hundredth of ‖x‖; the final measurement checks this.
         basis: vectors that krylov may hold. By default 20; more if they are small, fewer if memory is short.
         max_gradients: a bound on gradients plus Hessian products.
+        metric: S of x = Sz, in which the search runs: a positive vector (sizes of the variables, as SciPy's `x_scale`),
+            a torch optimizer (Adam, AdamW, RMSprop, Adagrad), an inverse Hessian (SciPy's `hess_inv`), or an object
+            with `apply` and `transpose`, z ↦ Sz and g ↦ Sᵀg. The direction, its curvature, γ and `bound` are in your
+            own variables. L1, L2, σ and the gradient's norm that are told are those of F(Sz).
         seed: for the samples and the random start; the same seed gives the same result.
         keep_history: keep (gradients or products spent, quotient) for each step.
         settings: "practical"; "theory" for the constants of Theorems 1 and 2, on samples with the γ and δ of Lemma 2
@@ -94,7 +109,52 @@ def negative_curvature(
         theory=own is None and checks.choice(settings, "settings", ("practical", "theory")) == "theory",
         own_settings=own,
     )
-    return answer(objective, point_of(objective, x), question)
+    if metric is None:
+        return answer(objective, point_of(objective, x), question)
+    if smoothness is not None or hessian_lipschitz is not None or settings != "practical":
+        raise ValueError(
+            "with a metric, smoothness, hessian_lipschitz and settings must be left out, since they change with it"
+        )
+    return _answer_in_metric(objective, point_of(objective, x), question, metric)
+
+
+@with_its_ranks
+def _answer_in_metric(objective: Objective, x: Tensor, question: Question, metric: Any) -> Curvature:
+    """Answers a question by a search in a metric, within its budget."""
+    ledger, asked = Ledger(), posed(objective, x, question, metric)
+    if question.max_gradients is not None:  # The direction is measured twice: there, and in the user's own variables.
+        asked = asked.after(_reserve(sampled=objective.num_samples != 1))
+    asked, found = answer_posed(asked, ledger)
+    generator = torch.Generator().manual_seed(question.seed + 1)
+    return replace(asked.own(found, generator, ledger), cost=ledger.cost)
+
+
+def answer_posed(asked: Posed, ledger: Ledger) -> tuple[Posed, Curvature]:
+    """Answers a question that may be put in a metric; returns also how it was put in the end.
+
+    Without γ, the first search looks for a hundredth of L1 of F(Sz). If it finds nothing below that, γ is to be a
+    hundredth of L1 in the user's own variables. Where the first search does not exclude as much, a second one looks for
+    it. Where the metric leaves a search without an answer, or L1 is not seen, the last search goes without the metric.
+    """
+    found = answer(asked.objective, asked.x, asked.question, ledger)
+    if asked.scaling is None:
+        return asked, found
+    goes_on = found.status in NO_ANSWER
+    unproved = found.status is Status.NOTHING_FOUND or (found.found and found.curvature > -found.gamma)
+    if asked.question.gamma is None and unproved:
+        gamma = RELATIVE_GAMMA * least_smoothness(asked, found, ledger)
+        if found.bound <= gamma:
+            return asked, replace(found, gamma=gamma, cost=ledger.cost)
+        goes_on = gamma == 0.0
+        if gamma > 0.0:
+            again = asked.after(ledger.gradients, gamma)
+            found = answer(again.objective, again.x, again.question, ledger)
+            goes_on = found.status in NO_ANSWER
+            asked = replace(asked, question=replace(asked.question, gamma=gamma))
+    if goes_on:
+        asked = asked.without_metric().after(ledger.gradients)
+        found = answer(asked.objective, asked.x, asked.question, ledger)
+    return asked, replace(found, cost=ledger.cost)
 
 
 @with_its_ranks
@@ -136,11 +196,16 @@ def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger)
         f_hat=DisplacedFunction(f, x),
         sampled=sampled,
         basis=basis,
-        reserve=direction.MOST_GRADIENTS + (2 * batches.BATCHES if sampled else 0),
+        reserve=_reserve(sampled),
         before=before,
         generator=generator,
     )
     return search, name
+
+
+def _reserve(sampled: bool) -> int:
+    """Gradients that measuring a candidate may take."""
+    return direction.MOST_GRADIENTS + (2 * batches.BATCHES if sampled else 0)
 
 
 def _check_settings(own: Any, name: str) -> None:

@@ -123,7 +123,7 @@ class Curvature:
     """The curvature measured along the direction, on fresh samples if there are any; nan if nothing was measured."""
     status: Status
     gradient_norm: float
-    """‖∇F_S(x)‖."""
+    """‖∇F_S(x)‖. Found in a metric, this, `smoothness`, `noise` and `hessian_lipschitz` are those of F(Sz)."""
     cost: Cost
     """All evaluations of this call."""
     gamma: float

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.cost import Ledger
-from unsaddle.curvature.extract import answer
+from unsaddle.curvature.extract import answer_posed
+from unsaddle.curvature.posed import Posed, posed
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, drop_along
@@ -20,7 +21,7 @@ from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
 from unsaddle.judgement.half_precision import STAIRCASE, averaged_gradient, contradicts
 from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.reasons import VALUES_DO_NOT_FALL
-from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, hessian_error, look_again
+from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError, hessian_error, look_again
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.judgement.watch import shown
 from unsaddle.measure import batches
@@ -34,6 +35,8 @@ START_DELTA = 1e-4
 SAMPLE_MARGIN = 0.5
 """The share of γ that is kept for the difference between F_S and F, if F is sampled."""
 
+GRADIENT_IN_METRIC = "The gradient, and what counts as stationary, are those of F(Sz), in the metric."
+
 
 @with_its_ranks
 def is_minimum(
@@ -45,6 +48,7 @@ def is_minimum(
     delta: float = 0.05,
     samples: int | None = None,
     max_gradients: int | None = None,
+    metric: Any = None,
     seed: int = 0,
     progress: bool = False,
 ) -> Verdict:
@@ -58,6 +62,11 @@ def is_minimum(
         delta: δ, the probability of a wrong verdict.
         samples: |S|. None means all samples, or 1024 of a stream.
         max_gradients: a bound on the gradients that search for a direction. The checks of the result need some more.
+        metric: S of x = Sz, in which the search runs: a positive vector (sizes of the variables, as SciPy's `x_scale`),
+            a torch optimizer (Adam, AdamW, RMSprop, Adagrad), an inverse Hessian (SciPy's `hess_inv`), or an object
+            with `apply` and `transpose`, z ↦ Sz and g ↦ Sᵀg. The verdict means what it means without: γ, `bound`,
+            direction, curvature and drop are in your own variables. Only the gradient, if eps is left out, is S∇F(x),
+            and ε follows L1 of F(Sz). A small γ is sought by more gradients, the more the sizes differ.
         seed: of the samples and the random start.
         progress: show on a terminal how many gradients were taken. Needs rich, of the extra `progress`.
 
@@ -98,28 +107,33 @@ def is_minimum(
         keep_history=True,
     )
     with shown(objective, max_gradients) if progress else nullcontext(objective) as watched:
-        verdict = _verdict(watched, x, question, eps, delta)
+        verdict = _verdict(posed(watched, x, question, metric), eps, delta)
     return replace(verdict, _objective=objective)
 
 
-def _verdict(objective: Objective, x: Tensor, question: Question, eps: float | None, delta: float) -> Verdict:
-    """Collects the evidence, and has it judged."""
+def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
+    """Collects the evidence, and has it judged. An ε that was given is for ∇F in the user's own variables."""
+    asked, found = answer_posed(asked, Ledger())
+    objective, x, question = asked.objective, asked.x, asked.question
+    there, at = (objective, x) if eps is None else (asked.own_objective, asked.own_x)
     samples, n = question.sample_size(objective), objective.num_samples
     sampled = n is None or (samples is not None and samples < n)
     drawn = samples if sampled else None
     missed = 0.0 if drawn is None else missed_share(batches.checking_samples(objective, drawn), delta)
-    found = answer(objective, x, question)
     ledger, generator = Ledger(), torch.Generator().manual_seed(question.seed + 1)
-    f = objective.sample(samples, generator, ledger=ledger)
+    f = f_there = objective.sample(samples, generator, ledger=ledger)
     if eps is None:
         eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
-    norm, error, variance = found.gradient_norm, 0.0, 0.0
+    norm, error, variance, unit = found.gradient_norm, 0.0, 0.0, 1.0
+    if there is not objective:
+        f_there, unit = there.sample(samples, generator, ledger=ledger), asked.smallest
+        norm = vectors.norm(f_there.grad(at))
     if math.isfinite(found.noise):
         if drawn is not None:
-            norm, error, variance = batches.gradient_norm(objective, x, drawn, delta / 2.0, generator, ledger)
-        error += GRADIENT_ROUNDINGS * _rounding(found, x)
+            norm, error, variance = batches.gradient_norm(there, at, drawn, delta / 2.0, generator, ledger)
+        error += GRADIENT_ROUNDINGS * _rounding(found, x) / unit
         if drawn is None and _rounds(found, x) and norm - error <= eps < norm + error:
-            mean = averaged_gradient(f, x, generator)
+            mean = averaged_gradient(f_there, at, generator)
             if mean.norm + mean.error(delta / 2.0) <= eps:  # If it is not small, that may be truncation.
                 norm, error = mean.norm, mean.error(delta / 2.0)
     if drawn is not None:
@@ -135,6 +149,7 @@ def _verdict(objective: Objective, x: Tensor, question: Question, eps: float | N
         if drop.length < 0.0:  # The direction is to lead down.
             found, drop = replace(found, direction=found.direction.neg()), drop._replace(length=-drop.length)
         promised = (norm + error) ** 2 / (2.0 * abs(found.curvature))
+        promised *= 1.0 if there is objective else asked.stretch(found) ** 2
         soft = found.curvature > -found.gamma and norm - error <= eps
         if soft and 0.0 < drop.value <= promised and (sampled or found.bound <= found.gamma):
             found, drop = _explained(found, sampled), NO_DIRECTION
@@ -146,23 +161,37 @@ def _verdict(objective: Objective, x: Tensor, question: Question, eps: float | N
 
     gradient = {"gradient_norm": norm, "gradient_error": error, "eps": eps}
     advice = more_samples(found, samples=drawn, n=n, delta=delta, **gradient)
-    judgement = judge(found, **gradient, missed=missed, more_samples=advice, fall=drop.value)
+    own, stretch = asked.own(found, generator, ledger), asked.stretch(found)
+    judgement = judge(
+        replace(own, smoothness=own.smoothness / unit**2),
+        **gradient,
+        missed=missed,
+        more_samples=advice,
+        fall=drop.value,
+    )
     # float64 has room for two radii that agree: the gradient is then sure, though values may be too coarse.
     steady = x.dtype == torch.float64 and found.survey is not None and found.survey.steady
     if judgement.kind is Kind.SADDLE and drop.value == 0.0 and not steady:
         judgement = Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL)
-    elif contradicts(f, x, found, judgement.kind, norm - error - eps, generator):
+    elif contradicts(f, x, found, judgement.kind, unit * (norm - error - eps), generator):
         judgement = Judgement(Kind.UNDECIDED, STAIRCASE)
+    if asked.scaling is not None and there is objective:
+        judgement = judgement._replace(reason=f"{judgement.reason} {GRADIENT_IN_METRIC}")
+    drop = (
+        drop._replace(length=stretch * drop.length)
+        if judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY)
+        else NO_DIRECTION
+    )
     return assembled(
-        objective,
-        x,
-        found,
+        asked.own_objective,
+        asked.own_x,
+        own,
         judgement,
         **gradient,
         delta=delta,
         gradient_variance=variance,
-        hessian=hessian,
-        drop=drop if judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY) else NO_DIRECTION,
+        hessian=HessianError(hessian.slack / stretch**2, hessian.deviation / stretch**2),
+        drop=drop,
         cost=found.cost + ledger.cost,
     )
 

@@ -25,7 +25,7 @@ class Verdict:
 
     kind: Kind
     gradient_norm: float
-    """‖∇F(x)‖, from fresh samples if F is sampled."""
+    """‖∇F(x)‖, from fresh samples if F is sampled. With a metric and without `eps`: ‖S∇F(x)‖, as `eps` then is."""
     gradient_error: float
     """How far `gradient_norm` may be off, by sampling at the confidence stated, and by rounding."""
     eps: float

@@ -1,0 +1,106 @@
+"""The map S of x = Sz: symmetric and positive definite, with singular values whose geometric mean is 1.
+
+Only SSᵀ matters for a search, since a rotation of z changes no eigenvalue. So S may be taken to be symmetric, and
+Sᵀg is Sg.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from unsaddle import ranks, vectors
+
+ORDERS = 10.0
+"""Singular values of S range over at most this many orders of magnitude; those beyond are brought nearer. Any positive
+S is a right one, and float32 has no room for more."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Map(ABC):
+    """S, with its smallest and its largest singular value."""
+
+    smallest: float
+    largest: float
+
+    @abstractmethod
+    def apply(self, z: Tensor) -> Tensor:
+        """Sz, in a new vector."""
+
+    @abstractmethod
+    def solve(self, x: Tensor) -> Tensor:
+        """S⁻¹x, in a new vector."""
+
+    @abstractmethod
+    def stiffest(self, like: Tensor) -> Tensor:
+        """A unit vector w with ‖Sw‖ = `smallest`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Diagonal(Map):
+    """S = diag(scale): the size of each variable. On several ranks `scale` is this rank's part.
+
+    >>> sizes = diagonal(torch.tensor([0.01, 100.0]))
+    >>> sizes.apply(torch.ones(2)).tolist(), round(sizes.smallest, 4)
+    ([0.009999999776482582, 100.0], 0.01)
+    """
+
+    scale: Tensor = field(repr=False)
+
+    def apply(self, z: Tensor) -> Tensor:
+        return z * self.scale
+
+    def solve(self, x: Tensor) -> Tensor:
+        return x / self.scale
+
+    def stiffest(self, like: Tensor) -> Tensor:
+        w = (self.scale <= self.smallest).to(like)
+        return w.div_(vectors.norm(w))
+
+
+def diagonal(scale: Tensor, dtype: torch.dtype | None = None) -> Diagonal:
+    """The diagonal map of positive sizes, divided by their geometric mean and bounded to `ORDERS`; in a dtype if given.
+
+    Sizes farther than half of `ORDERS` from the geometric mean are brought to that distance.
+    """
+    logs = scale.double().log()
+    (total,) = vectors.dots((logs, torch.ones_like(logs)))
+    most = math.log(10.0) * ORDERS / 2.0
+    scale = (logs - total / vectors.dimension(scale)).clamp_(-most, most).exp_().to(dtype or scale.dtype)
+    ends = torch.stack([scale.min(), -scale.max()]) if scale.numel() else scale.new_full((2,), math.inf)
+    spread = ranks.current()
+    if spread is not None:
+        ends = spread.rows(ends).amin(0)
+    low, high = ends.tolist()
+    return Diagonal(smallest=low, largest=-high, scale=scale)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dense(Map):
+    """S = Q·diag(sizes)·Qᵀ with an orthogonal Q, for one process that holds all of x."""
+
+    axes: Tensor = field(repr=False)
+    """Q, in columns; the first belongs to the smallest size."""
+    sizes: Tensor = field(repr=False)
+
+    def apply(self, z: Tensor) -> Tensor:
+        return self.axes @ (self.sizes * (self.axes.T @ z))
+
+    def solve(self, x: Tensor) -> Tensor:
+        return self.axes @ ((self.axes.T @ x) / self.sizes)
+
+    def stiffest(self, like: Tensor) -> Tensor:
+        return self.axes[:, 0].to(like).contiguous()
+
+
+def dense(axes: Tensor, sizes: Tensor, like: Tensor) -> Dense:
+    """The map with these axes (columns, orthonormal) and positive sizes, normalised and bounded as by `diagonal`."""
+    order = sizes.argsort()
+    bounded = diagonal(sizes[order].double())
+    return Dense(
+        smallest=bounded.smallest, largest=bounded.largest, axes=axes[:, order].to(like), sizes=bounded.scale.to(like)
+    )
