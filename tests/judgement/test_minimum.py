@@ -111,7 +111,7 @@ def test_a_slope_reads_as_one() -> None:
         (lambda x: x.sum() * 0.0, "nothing can be said"),
         (lambda x: (x - 1.0).sqrt().sum(), "pass an x where F is finite"),
         (lambda x: -x.abs().sum(), "a kink there, as ReLU"),
-        (lambda x: x.abs().sum(), "or smooth F"),
+        (lambda x: x.abs().sum(), "Smooth F, or pass"),
         (lambda x: (x**4).sum(), "the Hessian seems to be zero"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -70,6 +71,14 @@ def averaged_gradient(f: SampledFunction, x: Tensor, generator: torch.Generator)
             yield 1, f.grad(x + u).clone().add_(f.grad(x - u)).div_(2.0)
 
     return batches.mean_gradient(pairs())
+
+
+def values_rise(f: SampledFunction, x: Tensor, found: Curvature) -> bool:
+    """Whether values rise along the direction at the shortest length where they ought to be seen to fall."""
+    assert found.direction is not None
+    rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(float(f.value(x)))
+    length = max(4.0 * found.radius, math.sqrt(8.0 * rounding / abs(found.curvature)))
+    return has_barrier(f, x, found.direction, length, 1)
 
 
 def has_barrier(f: SampledFunction, x: Tensor, v: Tensor, radius: float, lengths: int, noise: float = 0.0) -> bool:

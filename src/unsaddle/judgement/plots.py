@@ -46,7 +46,7 @@ def _draw_slice(axes: Axes, verdict: Verdict) -> None:
         return
     size = None if verdict._objective.num_samples is not None else 256
     f = verdict._objective.sample(size, torch.Generator().manual_seed(0))
-    value, grad = f.value_and_grad(x)
+    value, grad = f.value(x), f.grad(x)  # A value that comes with a gradient may be left out by its oracle.
     curvature, slope = verdict.curvature, vectors.dots((grad, v))[0]
     reach = 0.1 * max(1.0, vectors.norm(x))
     if curvature != 0.0 and math.isfinite(curvature):

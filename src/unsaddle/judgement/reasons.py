@@ -34,20 +34,20 @@ SENTENCES = {
 """By status, where the status is the cause."""
 
 KINK = (
-    "The gradient jumps next to x, by about {jump:.1g}: F has a kink there, as ReLU, abs and max-pooling have. Pass "
-    "gamma={gamma:.1g} to ask for curvature that stands out of the jumps only, or smooth F."
+    "The gradient jumps next to x, by about {jump:.1g}: F has a kink there, as ReLU, abs and max-pooling have. "
+    "Smooth F, or pass {action}."
 )
 ROUNDING = (
     "Rounding hides what is sought: gradients are off by {noise:.1g}, as in a lower precision. Compute in float64, or "
-    "pass gamma={gamma:.1g} to ask for what can be seen."
+    "pass {action}."
 )
 ZERO_HESSIAN = (
-    "Next to x the curvature goes to zero: the Hessian seems to be zero there, and terms of higher order decide. Pass "
-    "gamma={gamma:.1g} to accept curvatures of that size as zero."
+    "Next to x the curvature goes to zero: the Hessian seems to be zero there, and terms of higher order decide. "
+    "Compare values of F around x, or pass another x."
 )
 MEMORY = (
     "The gradient at x, taken again after a move, differs by {noise:.1g}: an iterative solver inside starts where it "
-    "ended. Tighten its tolerance, or pass gamma={gamma:.1g} to ask for what can be seen."
+    "ended. Tighten its tolerance, or pass {action}."
 )
 VALUES_DO_NOT_FALL = (
     "Gradients show negative curvature along a direction, but no value along it is lower than F(x): the gradient is "
@@ -57,18 +57,27 @@ VALUES_DO_NOT_FALL = (
 JUMPS = 10.0
 """A change of the gradient by this many σ over no distance is a jump."""
 
+EXACT = 1e-10
+"""Gradients whose relative error is below this are not rough: a curvature that goes to zero then does so."""
+
 
 def reason_for(found: Curvature, more_samples: str) -> str:
-    """Why the search did not decide, in two sentences: the cause, and what to do."""
+    """Why the search did not decide, in two sentences: the cause, and what to do.
+
+    A γ is named if it is below half of L1. A larger one would accept everything.
+    """
     if found.status in SENTENCES:
         return SENTENCES[found.status].format(more_samples=more_samples[0].upper() + more_samples[1:])
-    seen = {"noise": found.noise, "jump": found.jump}
+    noise = found.noise if found.survey is None else found.survey.noise
     error = max(found.noise * math.sqrt(2.0), found.jump) / found.radius  # of a product
-    seen["gamma"] = max(error / LARGEST_NOISE_SHARE, 2.0 * found.gamma)
+    gamma = max(error / LARGEST_NOISE_SHARE, 2.0 * found.gamma)
+    visible = gamma < found.smoothness / 2.0
+    action = f"gamma={gamma:.1g} to ask for what can be seen" if visible else "an x that is farther from it"
+    seen = {"noise": found.noise, "jump": found.jump, "action": action}
     if found.survey is not None and found.survey.has_memory:
         return MEMORY.format(**seen)
     if found.status is Status.PRECISION_TOO_LOW:
         return ROUNDING.format(**seen)
-    if not found.jump > JUMPS * (found.noise if found.survey is None else found.survey.noise):
-        return ZERO_HESSIAN.format(gamma=max(2.0 * found.smoothness, found.gamma))
+    if found.jump <= JUMPS * noise and not found.relative_noise > EXACT:
+        return ZERO_HESSIAN
     return KINK.format(**seen)
