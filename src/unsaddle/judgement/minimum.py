@@ -168,8 +168,8 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         more_samples=advice,
         fall=drop.value,
     )
-    # float64 has room for two radii that agree: the gradient is then sure, though values may be too coarse.
-    steady = x.dtype == torch.float64 and found.survey is not None and found.survey.steady
+    # If products near x and farther out agree, the gradient is sure, and values may be too coarse.
+    steady = found.survey is not None and found.survey.steady
     no_fall = judgement.kind is Kind.SADDLE and drop.value == 0.0
     if no_fall and (not steady or values_rise(f, x, found)):
         judgement = Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL)

@@ -36,7 +36,7 @@ WINDOW, SHORTEST_WINDOW = 100, 8
 PLATEAU, STANDARD_ERRORS = 1e-3, 2.0
 """On a plateau the mean loss falls, between the halves of the window, by less than this share or standard errors."""
 
-EXTRACTION, LENGTHS = 48, 17
+EXTRACTION, LENGTHS = 60, 17
 """Gradients that an extraction may take, including the measurement along the direction; and evaluations in the search
 for the step length, one at x and two for each length."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -29,9 +31,10 @@ def length_along(f: SampledFunction, x: Tensor, v: Tensor, *, radius: float) -> 
     """How far to step along a unit vector v or −v; 0 if no point is lower. Takes at most `policy.LENGTHS` evaluations.
 
     The search uses the mean of the losses at x + sv and x − sv. In it the slope at x cancels, which on one sample is
-    mostly noise. The first length is at least four probe radii.
+    mostly noise. The first length is at least four probe radii, and at least 4√ε: next to x = 0 radii are very short.
     """
     value = float(f.value(x))
+    shortest = 4.0 * max(radius, math.sqrt(torch.finfo(x.dtype).eps))
 
     def both_ways(s: float) -> tuple[float, float]:
         (above, rise), (below, fall) = at(f, x, v, s), at(f, x, v, -s)
@@ -40,7 +43,7 @@ def length_along(f: SampledFunction, x: Tensor, v: Tensor, *, radius: float) -> 
     best = by_slopes(
         both_ways,
         value=value,
-        first=max(4.0 * radius, FIRST_LENGTH * (vectors.norm(x) or 1.0)),
+        first=max(shortest, FIRST_LENGTH * (vectors.norm(x) or 1.0)),
         max_evaluations=(policy.LENGTHS - 1) // 2,
         resolution=VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(value),
     )
