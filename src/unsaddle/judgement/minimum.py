@@ -25,9 +25,8 @@ from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError, hes
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.judgement.watch import shown
 from unsaddle.measure import batches
-from unsaddle.measure.direction import symmetric_difference
 from unsaddle.measure.noise import GRADIENT_ROUNDINGS
-from unsaddle.objective import Objective, SampledFunction, point_of, with_its_ranks
+from unsaddle.objective import Objective, point_of, with_its_ranks
 from unsaddle.theory.quadratics import stationary_gradient
 
 START_DELTA = 1e-4
@@ -150,7 +149,9 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         if drop.length < 0.0:  # The direction is to lead down.
             found, drop = replace(found, direction=found.direction.neg()), drop._replace(length=-drop.length)
         soft = found.curvature > -found.gamma and norm - error <= eps and (sampled or found.bound <= found.gamma)
-        if soft and 0.0 < drop.value <= _promised(f, x, found):
+        promised = (norm + error) ** 2 / (2.0 * abs(found.curvature))
+        promised *= 1.0 if there is objective else asked.stretch(found) ** 2
+        if soft and 0.0 < drop.value <= promised:
             found, drop = _explained(found, sampled), NO_DIRECTION
     hessian = NOTHING_SAMPLED
     if drawn is not None and found.status is Status.NOTHING_FOUND:
@@ -206,19 +207,6 @@ def _rounding(found: Curvature, x: Tensor) -> float:
     """σ of the gradient at x."""
     far = found.survey.far_noise if found.survey is not None and _rounds(found, x) else 0.0
     return max(found.noise, far)
-
-
-def _promised(f: SampledFunction, x: Tensor, found: Curvature) -> float:
-    """What the remaining gradient g promises, ‖g‖²/(2c), c the curvature along it; inf if that is not positive.
-
-    Four times as much is allowed for, as F is no quadratic on the way to a flat minimum. Three gradients.
-    """
-    gradient = f.grad(x).clone()
-    norm = vectors.norm(gradient)
-    if norm == 0.0:
-        return 0.0
-    along = symmetric_difference(f, x, gradient.div_(norm), found.radius)
-    return 4.0 * norm**2 / (2.0 * along) if along > 0.0 else math.inf
 
 
 def _explained(found: Curvature, sampled: bool) -> Curvature:
