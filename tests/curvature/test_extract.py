@@ -619,8 +619,6 @@ def test_constants_that_were_measured_are_reported() -> None:
     result = negative_curvature(f, torch.zeros(2, dtype=torch.float64))
     assert result.smoothness == pytest.approx(2.0, rel=1e-3)
     assert math.isnan(result.hessian_lipschitz)  # One gradient was enough, which tells nothing about L2.
-    three_radii = negative_curvature(f, torch.zeros(2, dtype=torch.float64), extractor="lanczos")
-    assert three_radii.hessian_lipschitz == pytest.approx(3.0, rel=1e-3) or math.isnan(three_radii.hessian_lipschitz)
     nothing = negative_curvature(Function(lambda x: x @ x + x[0] ** 3 / 6), torch.ones(2, dtype=torch.float64))
     assert nothing.status is Status.NOTHING_FOUND
     assert 0.0 <= nothing.hessian_lipschitz <= 1.0 + 1e-3

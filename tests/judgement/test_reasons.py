@@ -44,17 +44,3 @@ def test_the_cause_is_named(fun: Callable[[Tensor], Tensor], words: str) -> None
     verdict = is_minimum(Function(fun), torch.zeros(2, dtype=DOUBLE))
     assert verdict.kind == "undecided"
     assert words in verdict.reason
-
-
-def test_memory_is_named_where_it_keeps_from_deciding() -> None:
-    """A solver that is good to a tenth only: no curvature can be seen."""
-    random, y = torch.Generator().manual_seed(0), torch.zeros(4, dtype=DOUBLE)
-
-    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
-        nonlocal y
-        if float((x - y).norm()) > 0.1:
-            y = x + 0.05 * torch.randn(4, generator=random, dtype=DOUBLE)
-        return 0.5 * x @ x, y.clone()
-
-    verdict = is_minimum(Function(value_and_grad, gradient=True), torch.ones(4, dtype=DOUBLE), eps=1e3)
-    assert verdict.kind == "undecided"
