@@ -44,6 +44,8 @@ class Case:
     batches: Sequence[Any]
     objective: Objective
     along: Callable[[Tensor], float]
+    metric: Any = None
+    """In which our search runs; the peer's has none."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def compare(case: Case, seeds: int) -> list[Seed]:
     eigenthings()
     rows = []
     for seed in range(seeds):
-        found = negative_curvature(case.objective, seed=seed)
+        found = negative_curvature(case.objective, metric=case.metric, seed=seed)
         if found.direction is None:
             continue
         ours = case.along(found.direction)
@@ -148,7 +150,7 @@ def times(case: Case, rows: Sequence[Seed], threads: int, rounds: int) -> Times:
 
     def ours() -> None:
         for row in rows:
-            negative_curvature(case.objective, seed=row.seed)
+            negative_curvature(case.objective, metric=case.metric, seed=row.seed)
 
     def peers() -> None:
         for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unsaddle import ranks
+from unsaddle import ranks, vectors
 from unsaddle.metric.maps import Map, dense, diagonal
 from unsaddle.objective import Objective, as_objective
 from unsaddle.objectives.model.parameters import FlatParameters
@@ -17,8 +18,9 @@ from unsaddle.objectives.model.parameters import FlatParameters
 DENSE_MOST = 1000
 """Variables up to which a map that is not diagonal is made a matrix. Its eigenvectors then take less than a second."""
 
-ADAM_EPS = 1e-8
-"""Added to √v̂ as the optimizers do, so that a parameter that has had no gradient has a size."""
+FLOOR = 0.03
+"""Added to √v̂, as a share of its quadratic mean: so a parameter that has had no gradient has a size, at most 33 times
+that of others. A tenth finds as much with more gradients, a hundredth finds softer curvature (`benchmarks.metric`)."""
 
 ROUNDED = 1e-10
 """Eigenvalues of an inverse Hessian down to this share of the largest are told from rounding. Smaller ones are raised
@@ -52,7 +54,8 @@ def as_map(metric: Any, objective: Objective, x: Tensor) -> Map:
     """The map S of x = Sz that `metric` stands for, on the device and in the dtype of x.
 
     - a positive vector: the sizes of the variables, as SciPy's `x_scale`;
-    - an optimizer (Adam, AdamW, RMSprop, Adagrad): (√v̂ + 1e-8)^(−1/2), v̂ its second moments;
+    - an optimizer (Adam, AdamW, RMSprop, Adagrad): 1/√v̂, bounded, v̂ its second moments. v̂ is about the diagonal of
+      the Fisher matrix, and thus of the Hessian's positive part, which then has a diagonal of about 1;
     - a square array, or SciPy's `LbfgsInvHessProduct`: an inverse Hessian B, as `hess_inv`; S is its square root;
     - an object with `apply`, z ↦ Sz, and `transpose`, g ↦ Sᵀg.
 
@@ -150,7 +153,7 @@ def _answered(apply: Callable[[Tensor], Tensor], row: Tensor) -> Tensor:
 
 
 def _sizes_of(optimizer: torch.optim.Optimizer, objective: Objective, x: Tensor) -> Tensor:
-    """(√v̂ + 1e-8)^(−1/2) of the optimizer's second moments, in the order of the objective's parameters."""
+    """1/(√v̂ + 0.03·√mean(v̂)) of the optimizer's second moments, in the order of the objective's parameters."""
     flat = as_objective(objective).parameters
     if not isinstance(flat, FlatParameters):
         raise TypeError(
@@ -179,7 +182,9 @@ def _sizes_of(optimizer: torch.optim.Optimizer, objective: Objective, x: Tensor)
             raise ValueError(
                 "metric must have finite second moments, got an optimizer with NaN, infinite or negative ones"
             )
-    return sizes.sqrt_().add_(ADAM_EPS).rsqrt_()
+    root = sizes.sqrt_()
+    mean = vectors.norm(root) / math.sqrt(vectors.dimension(root))
+    return root.add_(FLOOR * mean).reciprocal_() if mean > 0.0 else torch.ones_like(root)
 
 
 def second_moment(state: dict[str, Any], group: dict[str, Any]) -> Tensor | None:
