@@ -20,7 +20,9 @@ from unsaddle.metric.maps import Diagonal
 D = 30
 
 
-def case(seed: int, lowest: float, dtype: torch.dtype, orders: float = 0.0) -> tuple[Function, Tensor, Tensor, Tensor]:
+def case(
+    seed: int, lowest: float, dtype: torch.dtype, orders: float = 0.0, at_zero: bool = False
+) -> tuple[Function, Tensor, Tensor, Tensor]:
     """f(x) = g(Dx) at its stationary point; x; the sizes 1/D; ∇²f(x). Eigenvalues of ∇²g: 0.01 to 1, and `lowest`."""
     generator = torch.Generator().manual_seed(seed)
     axes, _ = torch.linalg.qr(torch.randn(D, D, generator=generator, dtype=torch.float64))
@@ -29,7 +31,7 @@ def case(seed: int, lowest: float, dtype: torch.dtype, orders: float = 0.0) -> t
     scale = 10.0 ** (orders * torch.linspace(-0.5, 0.5, D, dtype=torch.float64))
     h = axes @ torch.diag(values) @ axes.T
     y = torch.randn(D, generator=generator, dtype=torch.float64)
-    x, d, inner = (y / scale).to(dtype), scale.to(dtype), h.to(dtype)
+    x, d, inner = ((0.0 if at_zero else 1.0) * y / scale).to(dtype), scale.to(dtype), h.to(dtype)
     centre = d * x
 
     def fun(x: Tensor) -> Tensor:
@@ -82,6 +84,32 @@ def test_variables_over_eight_orders_of_magnitude_are_decided_in_float32() -> No
         assert verdict.kind in ("saddle" if lowest < 0.0 else "minimum", "undecided")
         right += verdict.kind != "undecided"
     assert right >= 9
+
+
+@pytest.mark.parametrize("at_zero", [False, True])
+def test_sizes_that_nobody_knows_are_measured(at_zero: bool) -> None:
+    """Eight orders of magnitude in float32, and no metric is handed in."""
+    right = 0
+    for seed in range(10):
+        lowest = -(10.0 ** (-0.15 * seed)) if seed % 2 else 0.02
+        f, x, _, h = case(seed, lowest, torch.float32, orders=8.0, at_zero=at_zero)
+        verdict, least = is_minimum(f, x, seed=seed), float(torch.linalg.eigvalsh(h)[0])
+        assert verdict.kind != "not stationary"
+        assert least >= -verdict.bound
+        if verdict.kind == "saddle":
+            assert verdict.direction is not None
+            v = verdict.direction.double()
+            assert float(v @ h @ v) < 0.0
+        elif verdict.kind == "minimum":
+            assert least >= -verdict.gamma
+        right += verdict.kind != "undecided"
+    assert right >= 9
+
+
+def test_the_budget_bounds_the_attempt_in_measured_sizes() -> None:
+    f, x, _, _ = case(1, -0.7, torch.float32, orders=8.0)
+    without, budget = is_minimum(f, x).cost.gradients, 60
+    assert is_minimum(f, x, max_gradients=budget).cost.gradients <= budget + 20 < without
 
 
 def test_a_gamma_that_was_given_is_that_of_x() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.cost import Ledger
-from unsaddle.curvature.extract import answer_posed
+from unsaddle.curvature.extract import NO_ANSWER, answer_posed
 from unsaddle.curvature.posed import Posed, posed
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
@@ -26,6 +26,7 @@ from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.judgement.watch import shown
 from unsaddle.measure import batches
 from unsaddle.measure.noise import GRADIENT_ROUNDINGS
+from unsaddle.metric.equilibrated import GRADIENTS, equilibrated
 from unsaddle.objective import Objective, point_of, with_its_ranks
 from unsaddle.theory.quadratics import stationary_gradient
 
@@ -34,6 +35,8 @@ START_DELTA = 1e-4
 
 SAMPLE_MARGIN = 0.5
 """The share of γ that is kept for the difference between F_S and F, if F is sampled."""
+
+MEASURED_SIZES = "The variables are of very different sizes; the search ran in sizes S that were measured."
 
 GRADIENT_IN_METRIC = "The gradient, and what counts as stationary, are those of F(Sz), in the metric."
 
@@ -108,7 +111,27 @@ def is_minimum(
     )
     with shown(objective, max_gradients) if progress else nullcontext(objective) as watched:
         verdict = _verdict(posed(watched, x, question, metric), eps, delta)
+        if metric is None and verdict.kind is Kind.UNDECIDED and verdict.evidence.status in NO_ANSWER:
+            verdict = _in_measured_sizes(watched, x, question, eps, delta, verdict)
     return replace(verdict, _objective=objective)
+
+
+def _in_measured_sizes(
+    objective: Objective, x: Tensor, question: Question, eps: float | None, delta: float, undecided: Verdict
+) -> Verdict:
+    """The verdict by a search in sizes of the variables that are measured; the first one if that does not decide."""
+    spent, budget = undecided.cost.gradients, question.max_gradients
+    if budget is not None and budget <= spent + GRADIENTS:
+        return undecided
+    ledger, generator = Ledger(), torch.Generator().manual_seed(question.seed)
+    sizes = equilibrated(objective.sample(question.sample_size(objective), generator, ledger=ledger), x, generator)
+    if sizes is None:
+        return replace(undecided, cost=undecided.cost + ledger.cost)
+    again = _verdict(posed(objective, x, question, sizes).after(spent + ledger.gradients), eps, delta)
+    cost = undecided.cost + ledger.cost + again.cost
+    if again.kind is Kind.UNDECIDED:
+        return replace(undecided, cost=cost)
+    return replace(again, cost=cost, reason=f"{again.reason} {MEASURED_SIZES}")
 
 
 def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
