@@ -80,8 +80,35 @@ class Posed:
         """
         if self.scaling is None:
             return found
-        n, squared = self.stretch(found), self.smallest**2
-        known: dict[str, Any] = {
+        n = self.stretch(found)
+        known = self._known(found, n)
+        if found.direction is None:
+            return replace(found, **known)
+        v, before = self._unit(found.direction), ledger.cost
+        again = self._measured(found, v, n, generator, ledger)
+        known |= {"measurements": (*known["measurements"][:-1], again), "curvature": again.curvature, "direction": v}
+        if not (again.is_finite and again.consistent and again.curvature + again.error < 0.0):
+            status = Status.NOT_CONFIRMED if again.is_finite else Status.NOT_FINITE
+            known |= {"direction": None, "deciding": (v,), "status": status}
+        return replace(found, **known, cost=found.cost + (ledger.cost - before))
+
+    def mapped(self, found: Curvature) -> Curvature:
+        """The answer in the user's own variables, by the map alone: for callers that measure it again themselves.
+
+        γ and the radius are those along its direction, so that a curvature below −γ in the metric is below −γ here.
+        """
+        if self.scaling is None:
+            return found
+        n = self.stretch(found)
+        v = None if found.direction is None else self._unit(found.direction)
+        known = self._known(found, n) | {"gamma": found.gamma / n**2, "radius": found.radius * n, "direction": v}
+        return replace(found, **known)
+
+    def _known(self, found: Curvature, n: float) -> dict[str, Any]:
+        """What is known without another measurement, if ‖Sw‖ = n for the direction w."""
+        assert self.scaling is not None
+        squared = self.smallest**2
+        return {
             "gamma": found.gamma / squared,
             "sought": found.sought / squared,
             "bound": found.bound / squared,
@@ -94,15 +121,6 @@ class Posed:
             "history": tuple((spent, quotient / n**2) for spent, quotient in found.history),
             "start": None,
         }
-        if found.direction is None:
-            return replace(found, **known)
-        v, before = self._unit(found.direction), ledger.cost
-        again = self._measured(found, v, n, generator, ledger)
-        known |= {"measurements": (*known["measurements"][:-1], again), "curvature": again.curvature, "direction": v}
-        if not (again.is_finite and again.consistent and again.curvature + again.error < 0.0):
-            status = Status.NOT_CONFIRMED if again.is_finite else Status.NOT_FINITE
-            known |= {"direction": None, "deciding": (v,), "status": status}
-        return replace(found, **known, cost=found.cost + (ledger.cost - before))
 
     def _unit(self, w: Tensor) -> Tensor:
         assert self.scaling is not None

@@ -187,6 +187,16 @@ def _sizes_of(optimizer: torch.optim.Optimizer, objective: Objective, x: Tensor)
     return root.add_(FLOOR * mean).reciprocal_() if mean > 0.0 else torch.ones_like(root)
 
 
+def has_moments(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether an optimizer has second moments, of any of its parameters."""
+    return any(
+        second_moment(optimizer.state[p], group) is not None
+        for group in optimizer.param_groups
+        for p in group["params"]
+        if p in optimizer.state
+    )
+
+
 def second_moment(state: dict[str, Any], group: dict[str, Any]) -> Tensor | None:
     """v̂ of one parameter from its optimizer's state: the mean of squared gradients; None if there is none.
 

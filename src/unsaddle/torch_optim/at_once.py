@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from unsaddle.cost import Ledger
-from unsaddle.curvature.extract import answer
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.judge import Kind, judge
@@ -16,24 +16,25 @@ from unsaddle.torch_optim import policy
 from unsaddle.torch_optim.events import Event
 from unsaddle.torch_optim.evidence import Evidence, Fields
 from unsaddle.torch_optim.flatness import Flatness
+from unsaddle.torch_optim.in_moments import answered
 from unsaddle.torch_optim.step_length import length_along
 
 
 @with_its_ranks
 def decide(
-    objective: Objective, trained: list[Tensor], state: policy.State, rules: policy.Rules, samples: int | None
+    objective: Objective, base: Optimizer, state: policy.State, rules: policy.Rules, samples: int | None
 ) -> Event:
     """Finds a direction on one sample, confirms it on fresh ones, tries the step on others, and takes it.
 
-    `objective` needs `parameters`, `point` and `assign`, as a `ModelObjective` has them; `trained` are the optimizer's
-    parameters; `samples` is |S|, None for everything. The cost and the verdict are written into `state`.
+    `objective` needs `parameters`, `point` and `assign`, as a `ModelObjective` has them; `base` is the optimizer
+    that trains them; `samples` is |S|, None for everything. The cost and the verdict are written into `state`.
     """
     over = as_objective(objective)
     flat = over.parameters
     if not isinstance(flat, FlatParameters):
         wanted = "an objective over the parameters that are trained, as ModelObjective(model, loss, data)"
         raise TypeError(f"probe needs {wanted}, got {over.name}")
-    known = {id(p) for p in trained}
+    known = {id(p) for group in base.param_groups for p in group["params"]}
     strange = [name for name, p in zip(flat.names, flat.tensors, strict=True) if id(p) not in known]
     if strange:
         advice = "probe the same model, and leave such parameters out with ModelObjective(..., parameters=...)"
@@ -43,8 +44,8 @@ def decide(
         x = point_of(over, None)
         state.probes += 1
         question = rules.question(state.probes, samples=samples)
-        found = answer(Observed(over, flatness.note), x, question)
-        (kind, reason), flat_sentence = judge(found), flatness.sentence(found, x)
+        found, seen_at = answered(Observed(over, flatness.note), x, question, base)
+        (kind, reason), flat_sentence = judge(found), flatness.sentence(found, seen_at)
         at = found.measurements[-1] if found.measurements else None
         fields: Fields = {"curvature": found.lowest, "verdict": "undecided", "sentence": reason}
         if at is not None:

@@ -116,7 +116,7 @@ class Neon(Optimizer):
         self._become_optimizer(policy.State())
 
     def _begin(self, state: policy.State) -> None:
-        self._prober = Prober(self.rules, state)
+        self._prober = Prober(self.rules, state, self.base)
 
     def _become_optimizer(self, state: policy.State) -> None:
         """Does what `Optimizer.__init__` does, without groups and state: these are the base's."""
@@ -188,8 +188,7 @@ class Neon(Optimizer):
             samples: |S| for an objective; None for everything.
         """
         if isinstance(target, Objective) and not isinstance(target, ClosureObjective):
-            trained = [p for group in self.param_groups for p in group["params"]]
-            return self._report(decide(target, trained, self._prober.state, self.rules, samples))
+            return self._report(decide(target, self.base, self._prober.state, self.rules, samples))
         if not callable(target) or isinstance(target, torch.nn.Module):
             raise TypeError(
                 f"probe needs a closure that computes the loss and calls backward(), or an objective, got "

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import torch
+from torch.optim import Optimizer
 
-from unsaddle.curvature.extract import answer
 from unsaddle.curvature.result import Status
 from unsaddle.judgement.judge import Kind, judge
 from unsaddle.objective import Observed
@@ -17,6 +17,7 @@ from unsaddle.torch_optim.closure import Closure, ClosureObjective
 from unsaddle.torch_optim.events import CANDIDATE, Event
 from unsaddle.torch_optim.evidence import Evidence, Fields, of_step
 from unsaddle.torch_optim.flatness import Flatness
+from unsaddle.torch_optim.in_moments import answered
 from unsaddle.torch_optim.step_length import at, length_along
 
 ROUGH = 4.0
@@ -30,8 +31,8 @@ NOT_FINITE = "The loss or its gradient was not finite on a fresh batch; look for
 class Prober:
     """Goes from phase to phase, one batch at a time. Everything it has to remember is in `state`."""
 
-    def __init__(self, rules: policy.Rules, state: policy.State) -> None:
-        self.rules, self.state = rules, state
+    def __init__(self, rules: policy.Rules, state: policy.State, base: Optimizer) -> None:
+        self.rules, self.state, self.base = rules, state, base
         self._seen: tuple[float, ...] = ()
         """Losses and slopes of the last batch."""
         self._fresh = False
@@ -66,10 +67,10 @@ class Prober:
         state.probes += 1
         x, flatness = objective.point, Flatness(objective.parameters)
         question = rules.question(state.probes, extractor="krylov", max_gradients=policy.EXTRACTION)
-        found = answer(Observed(objective, flatness.note), x, question)
+        found, seen_at = answered(Observed(objective, flatness.note), x, question, self.base)
         kind, reason = judge(found)
         seen = found.measurements[-1].curvature if found.measurements else found.lowest
-        flat = flatness.sentence(found, x)
+        flat = flatness.sentence(found, seen_at)
         if flat is not None:
             return {"verdict": "flat", "sentence": flat, "curvature": seen}
         if kind is Kind.SADDLE and found.direction is not None:
