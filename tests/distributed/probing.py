@@ -35,6 +35,8 @@ from unsaddle.curvature.extract import answer
 from unsaddle.curvature.krylov import projection
 from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
 from unsaddle.curvature.question import Question
+from unsaddle.metric.given import as_map
+from unsaddle.metric.maps import Diagonal
 
 KNOWN = Question(gamma=0.5, smoothness=5.0, hessian_lipschitz=1.0, keep_history=True)
 """Constants that are given, so that nothing rests on a measured rounding error."""
@@ -119,6 +121,31 @@ def extractors(kind: str, folder: Path) -> dict[str, Any]:
         out[f"untouched, {dtype}"] = same(before, bits(model))
         out[f"held, {dtype}"] = F.point.numel()
     return out
+
+
+def metric(kind: str, folder: Path) -> dict[str, Any]:
+    """Both calls in the metric of Adam, whose moments lie beside the parameters that a rank holds."""
+    model = wrap(network(torch.float64), kind)
+    adam, everything = torch.optim.Adam(model.parameters(), lr=1e-2), list(rows(torch.float64))
+    for _ in range(5):  # Every rank takes all rows, so that the mean over ranks is that of one process.
+        adam.zero_grad()
+        loss(model, everything).backward()
+        adam.step()
+    before, F = bits(model), ModelObjective(model, loss, own_rows(torch.float64))
+    with ranks.together(F.ranks):
+        scaling = as_map(adam, F, F.point)
+    assert isinstance(scaling, Diagonal)
+    found, verdict = negative_curvature(F, metric=adam, seed=1), is_minimum(F, metric=adam, seed=1)
+    return {
+        "sizes": whole(scaling.scale, F),
+        "ends": [scaling.smallest, scaling.largest],
+        "status": found.status.name,
+        "curvature": found.curvature,
+        "gradients": found.cost.gradients,
+        "direction": whole(found.direction, F),
+        "kind": verdict.kind,
+        "untouched": same(before, bits(model)),
+    }
 
 
 def noise(kind: str, folder: Path) -> dict[str, Any]:

@@ -69,6 +69,22 @@ def test_no_rank_holds_a_vector_of_a_sharded_model_in_full(seen: list[dict[str, 
     assert kind == "ddp-views" or max(held) < 70
 
 
+def test_a_search_in_the_metric_of_an_optimizer_is_that_of_one_process(
+    seen: list[dict[str, Any]], alone: dict[str, Any]
+) -> None:
+    ours, reference = seen[0]["metric"], alone["metric"]
+    assert len(reference["sizes"]) == 70
+    assert reference["ends"][1] > 3.0 * reference["ends"][0]  # The metric does something.
+    assert ours["sizes"] == pytest.approx(reference["sizes"], rel=1e-6)
+    assert ours["ends"] == pytest.approx(reference["ends"], rel=1e-6)
+    assert (ours["status"], ours["kind"]) == (reference["status"], reference["kind"])
+    assert ours["gradients"] == reference["gradients"]
+    assert ours["curvature"] == pytest.approx(reference["curvature"], rel=1e-4)
+    product = sum(a * b for a, b in zip(ours["direction"], reference["direction"], strict=True))
+    assert abs(product) == pytest.approx(1.0, abs=1e-4)
+    assert all(answer["metric"]["untouched"] for answer in seen)
+
+
 def test_noise_is_the_same_vector_for_any_number_of_ranks(seen: list[dict[str, Any]], alone: dict[str, Any]) -> None:
     ours, reference = seen[0]["noise"], alone["noise"]
     assert ours["dimension"] == reference["dimension"] == 70
