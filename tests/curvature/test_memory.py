@@ -79,3 +79,18 @@ def test_gradients_add_up_in_what_an_extractor_holds_anyway(method, monkeypatch)
         found = negative_curvature(F, F.point, extractor=method, samples=12, gamma=1.0, delta=0.5)
     assert found.status is Status.FOUND
     assert HELD[method] <= alive.peak / VECTOR < HELD[method] + 0.5
+
+
+@pytest.mark.slow
+def test_a_diagonal_metric_takes_two_vectors_more():
+    """S, and x in its units; the displacement and the gradient share one vector."""
+    torch.manual_seed(0)
+    model, sizes = Sum(), torch.rand(VECTOR // 4) + 0.5
+    F = ModelObjective(model, loss, TensorDataset(torch.randn(64, WIDTH), torch.randn(64, WIDTH)))
+    peaks = []
+    for metric in (None, sizes):
+        with Alive(*model.parameters(), sizes) as alive:
+            found = negative_curvature(F, extractor="krylov", basis=8, metric=metric)
+        assert found.status is Status.FOUND
+        peaks.append(alive.peak / VECTOR)
+    assert peaks[1] <= peaks[0] + 2.1

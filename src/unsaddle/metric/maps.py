@@ -28,8 +28,8 @@ class Map(ABC):
     largest: float
 
     @abstractmethod
-    def apply(self, z: Tensor) -> Tensor:
-        """Sz, in a new vector."""
+    def apply(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        """Sz, in `out`, which may be z itself, or in a new vector."""
 
     @abstractmethod
     def solve(self, x: Tensor) -> Tensor:
@@ -51,8 +51,8 @@ class Diagonal(Map):
 
     scale: Tensor = field(repr=False)
 
-    def apply(self, z: Tensor) -> Tensor:
-        return z * self.scale
+    def apply(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.mul(z, self.scale, out=out)
 
     def solve(self, x: Tensor) -> Tensor:
         return x / self.scale
@@ -87,8 +87,9 @@ class Dense(Map):
     """Q, in columns; the first belongs to the smallest size."""
     sizes: Tensor = field(repr=False)
 
-    def apply(self, z: Tensor) -> Tensor:
-        return self.axes @ (self.sizes * (self.axes.T @ z))
+    def apply(self, z: Tensor, out: Tensor | None = None) -> Tensor:
+        applied = self.axes @ (self.sizes * (self.axes.T @ z))
+        return applied if out is None else out.copy_(applied)
 
     def solve(self, x: Tensor) -> Tensor:
         return self.axes @ ((self.axes.T @ x) / self.sizes)

@@ -16,33 +16,39 @@ class InMetric(Oracle):
     """z ↦ f(x + S(z − z₀)) for an oracle f, with z₀ = S⁻¹x.
 
     Sz is never formed: at z₀ the function is evaluated at x itself, and next to it at x plus a displacement, as it
-    would be without S. One vector more than f takes, for the displacement.
+    would be without S. Beside S and z₀ this takes no vector more than f: the displacement makes room for the gradient.
     """
 
     def __init__(self, oracle: Oracle, scaling: Map, x: Tensor, z: Tensor) -> None:
         self._oracle, self._scaling, self._x, self._z = oracle, scaling, x, z
 
     def value(self, x: Tensor) -> Tensor:
-        return self._oracle.value(self._x + self._scaling.apply(x - self._z))
+        return self._oracle.value(self._moved(x).add_(self._x))
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        value, grad = self._oracle.value_and_grad_at_sum(self._x, self._scaling.apply(x - self._z), 1.0)
-        return value, self._scaling.apply(grad)
+        return self._there(self._moved(x))
 
     def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        moved = self._scaling.apply(torch.sub(x, self._z).add_(u, alpha=scale))
-        value, grad = self._oracle.value_and_grad_at_sum(self._x, moved, 1.0)
-        return value, self._scaling.apply(grad)
+        return self._there(self._moved(x, u, scale))
 
     def grad_at_sum(self, x: Tensor, u: Tensor | None, scale: float) -> Tensor:
+        moved = self._moved(x, u, scale)
+        self._oracle.add_grad_at_sum(moved, self._x, moved, 1.0, 1.0, True)
+        return self._scaling.apply(moved, out=moved)
+
+    def _moved(self, x: Tensor, u: Tensor | None = None, scale: float = 0.0) -> Tensor:
+        """S(x + scale·u − z₀), in a new vector."""
         moved = torch.sub(x, self._z)
         if u is not None:
             moved.add_(u, alpha=scale)
-        return self._scaling.apply(self._oracle.grad_at_sum(self._x, self._scaling.apply(moved), 1.0))
+        return self._scaling.apply(moved, out=moved)
+
+    def _there(self, moved: Tensor) -> tuple[Tensor, Tensor]:
+        value, grad = self._oracle.value_and_grad_at_sum(self._x, moved, 1.0)
+        return value, self._scaling.apply(grad, out=moved)
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        at = self._x + self._scaling.apply(x - self._z)
-        return self._scaling.apply(self._oracle.hvp(at, self._scaling.apply(v)))
+        return self._scaling.apply(self._oracle.hvp(self._moved(x).add_(self._x), self._scaling.apply(v)))
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
         """An error e of ∇f makes one of Se, at most `largest` times as long; ‖∇f‖ is at least ‖S∇f‖/`largest`."""
