@@ -18,6 +18,7 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
+from unsaddle.judgement.gradient_promise import gradient_promise
 from unsaddle.judgement.half_precision import STAIRCASE, averaged_gradient, contradicts, values_rise
 from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.reasons import VALUES_DO_NOT_FALL
@@ -34,6 +35,9 @@ START_DELTA = 1e-4
 
 SAMPLE_MARGIN = 0.5
 """The share of γ that is kept for the difference between F_S and F, if F is sampled."""
+
+CLEARLY_LESS = 0.25
+"""The gradient does not explain a soft negative curvature if it promises less than this share of the fall along it."""
 
 GRADIENT_IN_METRIC = "The gradient, and what counts as stationary, are those of F(Sz), in the metric."
 
@@ -73,7 +77,7 @@ def is_minimum(
     Returns:
         - *saddle*: the curvature c along a direction was measured again, and its interval is below zero. If F was
           sampled, the samples of that measurement are fresh. `drop` says how far F falls along it; for −γ < c < 0 that
-          has to be more than ‖∇F(x)‖²/(2|c|), which a point a little off a minimum may promise.
+          has to be more than what following the gradient promises, as it may at a point a little off a minimum.
         - *minimum*: the gradient is small and no eigenvalue is below −γ. The confidence 1 − δ covers the random start
           and the samples, of which eight independent ones have to show nothing.
         - *not stationary*: the gradient is not small. Negative curvature that was seen is told as well.
@@ -151,7 +155,11 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         soft = found.curvature > -found.gamma and norm - error <= eps and (sampled or found.bound <= found.gamma)
         promised = (norm + error) ** 2 / (2.0 * abs(found.curvature))
         promised *= 1.0 if there is objective else asked.stretch(found) ** 2
-        if soft and 0.0 < drop.value <= promised:
+        may_explain = soft and 0.0 < drop.value <= promised
+        if may_explain and not sampled:
+            how = {"softest": abs(found.curvature), "radius": found.radius, "enough": CLEARLY_LESS * drop.value}
+            may_explain = gradient_promise(f, x, **how) >= CLEARLY_LESS * drop.value
+        if may_explain:
             found, drop = _explained(found, sampled), NO_DIRECTION
     hessian = NOTHING_SAMPLED
     if drawn is not None and found.status is Status.NOTHING_FOUND:
