@@ -32,7 +32,7 @@ def test_it_is_the_fall_of_newton_s_step(seed: int) -> None:
 
 
 def test_it_ends_where_it_is_small_enough_and_never_promises_less_than_the_truth() -> None:
-    f, x, hessian = quadratic(torch.logspace(0.0, 4.0, 40, dtype=DOUBLE), 0)
+    _, x, hessian = quadratic(torch.logspace(0.0, 4.0, 40, dtype=DOUBLE), 0)
     truth = float(x @ hessian @ x) / 2.0
     calls = 0
 
@@ -67,6 +67,6 @@ def test_a_point_a_little_off_a_degenerate_minimum_is_no_saddle() -> None:
     def valley(x: Tensor) -> Tensor:
         return 10.0 * (x[0] * x[1] - 1.0) ** 2 + x[2] ** 2
 
-    x = torch.tensor([1.0, 1.0 - 1e-3, 0.0], dtype=DOUBLE)
+    x = torch.tensor([1.0, 1.0 + 1e-3, 0.0], dtype=DOUBLE)
     assert float(torch.linalg.eigvalsh(torch.autograd.functional.hessian(valley, x))[0]) < -1e-3
     assert is_minimum(Function(valley), x).kind == "minimum"

@@ -16,7 +16,7 @@ STEPS = 20
 def gradient_promise(f: SampledFunction, x: Tensor, *, softest: float, radius: float, enough: float) -> float:
     """About gᵀH⁺g/2 with g = ∇f(x), by conjugate gradients on differences; inf if they meet negative curvature.
 
-    What is left of g after a step may lie along a direction as soft as the softest one, so ‖rest‖²/(2·softest) is added.
+    What is left of g after a step may lie along a direction as soft as the softest, so ‖rest‖²/(2·softest) is added.
     That shrinks from step to step. Ends once the sum is below `enough`. Cost: one gradient, and one a step.
 
     >>> import torch
