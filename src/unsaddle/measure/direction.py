@@ -106,18 +106,6 @@ def forward_probe(f: SampledFunction, x: Tensor, v: Tensor, radius: float, grad0
     return Probes(rise / radius, math.nan, low)
 
 
-def hessian_lipschitz(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> float:
-    """A lower bound on L2, seen along a unit v (`opposite_probes`). Three gradients.
-
-    >>> from unsaddle import Function
-    >>> f = Function(lambda x: x[0] ** 3 / 6 + x[1] ** 2).sample()
-    >>> x, v = torch.zeros(2, dtype=torch.float64), torch.tensor([1.0, 0.0], dtype=torch.float64)
-    >>> round(hessian_lipschitz(f, x, v, radius=1e-3), 6)
-    1.0
-    """
-    return opposite_probes(f, x, v, radius, f.grad(x).clone()).hessian_lipschitz
-
-
 CLAIM_GRADIENTS, SAME_SAMPLE_GRADIENTS = 2, 6
 """The gradients of `on_same_sample` where a claim agrees; and without one, where the first radii agree."""
 
