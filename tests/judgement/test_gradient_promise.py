@@ -70,3 +70,14 @@ def test_a_point_a_little_off_a_degenerate_minimum_is_no_saddle() -> None:
     x = torch.tensor([1.0, 1.0 + 1e-3, 0.0], dtype=DOUBLE)
     assert float(torch.linalg.eigvalsh(torch.autograd.functional.hessian(valley, x))[0]) < -1e-3
     assert is_minimum(Function(valley), x).kind == "minimum"
+
+
+@pytest.mark.parametrize("off", [0.3, 1.0, 8.0])
+def test_a_stiff_direction_makes_no_gradient_small(off: float) -> None:
+    """At L1 = 1e4 the default ε is 10 and more, and the gradient along the soft direction equals the distance left."""
+    f = Function(lambda x: 5e3 * x[0] ** 2 + (x[1] - 1.0) ** 2 / 2.0)
+    verdict = is_minimum(f, torch.tensor([0.0, 1.0 + off], dtype=DOUBLE))
+    assert verdict.kind == "not stationary"
+    assert verdict.eps == pytest.approx(0.1 * (1.0 + off), rel=1e-3)
+    assert is_minimum(f, torch.tensor([0.0, 1.0 + off], dtype=DOUBLE), eps=10.0).kind == "minimum"
+    assert is_minimum(f, torch.tensor([0.0, 1.01], dtype=DOUBLE)).kind == "minimum"

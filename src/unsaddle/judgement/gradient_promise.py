@@ -12,6 +12,14 @@ from unsaddle.objective import SampledFunction
 STEPS = 20
 """The most gradients that are spent on the promise."""
 
+FAR = 0.1
+"""A gradient is not small if the lowest point along it is farther away than this share of max(1, ‖x‖)."""
+
+FAR_FROM_REST = (
+    "The gradient is small beside the highest curvature, but F is so soft along it that its lowest point is far away: "
+    "follow the gradient, or pass eps."
+)
+
 
 def gradient_promise(f: SampledFunction, x: Tensor, *, softest: float, radius: float, enough: float) -> float:
     """About gᵀH⁺g/2 with g = ∇f(x), by conjugate gradients on differences; inf if they meet negative curvature.
@@ -46,3 +54,22 @@ def gradient_promise(f: SampledFunction, x: Tensor, *, softest: float, radius: f
         way.mul_(new / left).sub_(rest)
         left = new
     return fall + left / (2.0 * softest)
+
+
+def small_along_itself(f: SampledFunction, x: Tensor, radius: float) -> float:
+    """The norm up to which ∇f(x) leads to a point nearby, by the curvature along it; inf if that is not positive.
+
+    A stiff direction makes every gradient look small beside L1. Cost: two gradients.
+
+    >>> import torch
+    >>> from unsaddle import Function
+    >>> f = Function(lambda x: 5e3 * x[0] ** 2 + (x[1] - 1.0) ** 2 / 2.0)
+    >>> round(small_along_itself(f.sample(), torch.tensor([0.0, 9.0], dtype=torch.float64), 1e-8), 5)
+    0.9
+    """
+    g = f.grad(x).clone()
+    size = vectors.norm(g)
+    if size == 0.0:
+        return math.inf
+    (rise,) = vectors.dots((g, f.grad_at_sum(x, g, radius / size).clone().sub_(g)))
+    return FAR * rise / (radius * size) * max(1.0, vectors.norm(x)) if rise > 0.0 else math.inf

@@ -18,7 +18,7 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
-from unsaddle.judgement.gradient_promise import gradient_promise
+from unsaddle.judgement.gradient_promise import FAR_FROM_REST, gradient_promise, small_along_itself
 from unsaddle.judgement.half_precision import STAIRCASE, averaged_gradient, contradicts, values_rise
 from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.reasons import VALUES_DO_NOT_FALL
@@ -61,7 +61,8 @@ def is_minimum(
     Args:
         objective: F.
         x: the point. It may be left out for an objective that has a `point` of its own.
-        eps: gradients up to this norm count as zero. By default 1e-3·L1·max(1, ‖x‖).
+        eps: gradients up to this norm count as zero. By default 1e-3·L1·max(1, ‖x‖); less if F is so soft along the
+            gradient that its lowest point is farther away than max(1, ‖x‖)/10.
         gamma: γ; a minimum may have curvatures down to −γ. By default a hundredth of L1.
         delta: δ, the probability of a wrong verdict.
         samples: |S|. None means all samples, or 1024 of a stream.
@@ -119,7 +120,8 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
     """Collects the evidence, and has it judged. An ε that was given is for ∇F in the user's own variables."""
     asked, found = answer_posed(asked, Ledger())
     objective, x, question = asked.objective, asked.x, asked.question
-    there, at = (objective, x) if eps is None else (asked.own_objective, asked.own_x)
+    follows_l1 = eps is None
+    there, at = (objective, x) if follows_l1 else (asked.own_objective, asked.own_x)
     samples, n = question.sample_size(objective), objective.num_samples
     sampled = n is None or (samples is not None and samples < n)
     drawn = samples if sampled else None
@@ -184,6 +186,10 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         judgement = Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL)
     elif contradicts(f, x, found, judgement.kind, unit * (norm - error - eps), generator):
         judgement = Judgement(Kind.UNDECIDED, STAIRCASE)
+    if judgement.kind is Kind.MINIMUM and follows_l1 and not sampled and norm > error:
+        small = small_along_itself(f, x, found.radius)
+        if norm - error > small:
+            judgement, gradient["eps"] = Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), small
     if asked.scaling is not None and there is objective:
         judgement = judgement._replace(reason=f"{judgement.reason} {GRADIENT_IN_METRIC}")
     drop = (
