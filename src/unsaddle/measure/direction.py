@@ -135,6 +135,7 @@ def on_same_sample(
     *,
     claimed: float | None = None,
     one_sided: bool = False,
+    to_the_ground: bool = False,
 ) -> Measurement:
     """The curvature along v and its error, from two or more radii, on the F_S that v was found on.
 
@@ -147,7 +148,7 @@ def on_same_sample(
     of a smooth function do, or if the error is more than half of the curvature.
 
     Cost: two gradients where a claim agrees, or one if `one_sided`; six more where it does not; up to 20 where the
-    first radii disagree.
+    first radii disagree; and up to 24 more if `to_the_ground`, which is for directions that were found far out.
     """
     seen: dict[float, Probes] = {}
 
@@ -173,7 +174,8 @@ def on_same_sample(
                 hessian_lipschitz=one.hessian_lipschitz,
             )
     r = scale.radius if scale.measuring_radius is None else scale.measuring_radius
-    found = ladder.plateau(at, r, rounding=along / r, within=(scale.smallest_radius, scale.largest_radius))
+    limits = (scale.smallest_radius, scale.largest_radius)
+    found = ladder.plateau(at, r, rounding=along / r, within=limits, to_the_ground=to_the_ground)
     near, far = seen[found.radius], max(seen.items())[1]
     error = found.error + (HALF_ROUNDING * abs(found.value) if near.low_precision else 0.0)
     error += sums * max(scale.smoothness, abs(found.value))

@@ -114,7 +114,7 @@ def careful_search(search: Search) -> Candidate:
         if candidate.exhausted:  # The attempt before it has more to say.
             return replace(candidate if before is None else before, vector=None, status=Status.BUDGET_SPENT)
         if candidate.vector is not None:
-            candidate = measured_along(f_hat, candidate)
+            candidate = measured_along(f_hat, candidate, to_the_ground=attempt.central)
             if candidate.measured is not None and candidate.measured.is_negative:
                 return candidate
         elif candidate.status is not Status.NOTHING_FOUND:

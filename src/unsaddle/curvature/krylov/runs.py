@@ -55,15 +55,19 @@ def run(
 
 
 def measured_along(
-    f_hat: DisplacedFunction, candidate: KrylovCandidate, one_sided: bool = False, claims: bool = True
+    f_hat: DisplacedFunction,
+    candidate: KrylovCandidate,
+    one_sided: bool = False,
+    claims: bool = True,
+    to_the_ground: bool = False,
 ) -> KrylovCandidate:
     """The candidate, with the curvature along its vector measured; its Ritz value may claim one."""
     assert candidate.vector is not None
     v = candidate.vector.div_(vectors.norm(candidate.vector))
     claims = claims and candidate.asymmetry <= SURE * abs(candidate.lowest)
     claimed = candidate.lowest if claims else None
-    scale = candidate.scale
-    measured = on_same_sample(f_hat.f, f_hat.x, v, scale, f_hat.grad0, claimed=claimed, one_sided=one_sided)
+    how = {"one_sided": one_sided, "to_the_ground": to_the_ground}
+    measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0, claimed=claimed, **how)
     return replace(candidate, vector=v, measured=measured)
 
 
