@@ -65,17 +65,13 @@ def drop_along(
     here = float(f.value(x))
     rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(here)
     shortest = math.sqrt(200.0 * rounding / abs(curvature)) if curvature != 0.0 else 0.0
-    finite = False
 
     def value_at(s: float) -> float:
-        nonlocal finite
-        value = float(f.value(torch.add(x, v, alpha=s)))
-        finite = finite or math.isfinite(value)
-        return value
+        return float(f.value(torch.add(x, v, alpha=s)))
 
     found = by_values(value_at, here, first=max(shortest, 4.0 * radius), rounding=rounding)
     if found is None:
-        return Drop(0.0, (0.0, 0.0), 0.0) if math.isfinite(here) and finite else NO_DIRECTION
+        return Drop(0.0, (0.0, 0.0), 0.0) if math.isfinite(here) else NO_DIRECTION
     opposite = (float(f.value(torch.add(x, v, alpha=-share * found.length))) for share in SHORTER)
     both = any(value < here - rounding for value in opposite)
     if samples is None or f.size == objective.num_samples:

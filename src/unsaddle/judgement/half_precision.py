@@ -20,6 +20,10 @@ BARRIER_LENGTHS = {torch.float64: 5, torch.float32: 2}
 """Distances, each a quarter of the last, at which values are to bear out a saddle that was seen from far off. Nearer to
 x, a function in the next lower precision is flat."""
 
+INNER_ROUNDING = {torch.float64: 4.0 * torch.finfo(torch.float32).eps, torch.float32: 0.0}
+"""The rounding of a second difference of values that float32 computes behind float64, as a share of the value. That of
+bfloat16 would hide every fall."""
+
 PAIRS = 8
 """Pairs of gradients whose mean is taken where rounding hides whether the gradient is small."""
 
@@ -44,6 +48,7 @@ def contradicts(
     if kind is Kind.SADDLE and around.nearest > 0.0:
         assert found.direction is not None
         noise = found.noise * (vectors.norm(x) or 1.0)  # of a value, in the precision that the gradient shows
+        noise += INNER_ROUNDING[x.dtype] * abs(float(f.value(x)))
         return has_barrier(f, x, found.direction, found.measurements[0].radius, BARRIER_LENGTHS[x.dtype], noise)
     if not around.suspicious:
         return False
@@ -90,6 +95,6 @@ def has_barrier(f: SampledFunction, x: Tensor, v: Tensor, radius: float, lengths
     for k in range(lengths):
         above, below = (float(f.value(torch.add(x, v, alpha=sign * radius / 4.0**k))) for sign in (1.0, -1.0))
         rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * (abs(here) + abs(above) + abs(below))
-        if above + below - 2.0 * here > rounding + noise:
+        if not above + below - 2.0 * here <= rounding + noise:  # NaN is beyond the end of f.
             return True
     return False

@@ -18,6 +18,7 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
+from unsaddle.judgement.gradient_promise import FAR_FROM_REST, gradient_promise, small_along_itself
 from unsaddle.judgement.half_precision import STAIRCASE, averaged_gradient, contradicts, values_rise
 from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.reasons import VALUES_DO_NOT_FALL
@@ -37,6 +38,9 @@ SAMPLE_MARGIN = 0.5
 """The share of γ that is kept for the difference between F_S and F, if F is sampled."""
 
 MEASURED_SIZES = "The variables are of very different sizes; the search ran in sizes S that were measured."
+
+CLEARLY_LESS = 0.25
+"""The gradient does not explain a soft negative curvature if it promises less than this share of the fall along it."""
 
 GRADIENT_IN_METRIC = "The gradient, and what counts as stationary, are those of F(Sz), in the metric."
 
@@ -60,7 +64,8 @@ def is_minimum(
     Args:
         objective: F.
         x: the point. It may be left out for an objective that has a `point` of its own.
-        eps: gradients up to this norm count as zero. By default 1e-3·L1·max(1, ‖x‖).
+        eps: gradients up to this norm count as zero. By default 1e-3·L1·max(1, ‖x‖); less if F is so soft along the
+            gradient that its lowest point is farther away than max(1, ‖x‖)/10.
         gamma: γ; a minimum may have curvatures down to −γ. By default a hundredth of L1.
         delta: δ, the probability of a wrong verdict.
         samples: |S|. None means all samples, or 1024 of a stream.
@@ -76,7 +81,7 @@ def is_minimum(
     Returns:
         - *saddle*: the curvature c along a direction was measured again, and its interval is below zero. If F was
           sampled, the samples of that measurement are fresh. `drop` says how far F falls along it; for −γ < c < 0 that
-          has to be more than ‖∇F(x)‖²/(2|c|), which a point a little off a minimum may promise.
+          has to be more than what following the gradient promises, as it may at a point a little off a minimum.
         - *minimum*: the gradient is small and no eigenvalue is below −γ. The confidence 1 − δ covers the random start
           and the samples, of which eight independent ones have to show nothing.
         - *not stationary*: the gradient is not small. Negative curvature that was seen is told as well.
@@ -138,7 +143,8 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
     """Collects the evidence, and has it judged. An ε that was given is for ∇F in the user's own variables."""
     asked, found = answer_posed(asked, Ledger())
     objective, x, question = asked.objective, asked.x, asked.question
-    there, at = (objective, x) if eps is None else (asked.own_objective, asked.own_x)
+    follows_l1 = eps is None
+    there, at = (objective, x) if follows_l1 else (asked.own_objective, asked.own_x)
     samples, n = question.sample_size(objective), objective.num_samples
     sampled = n is None or (samples is not None and samples < n)
     drawn = samples if sampled else None
@@ -174,7 +180,11 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         soft = found.curvature > -found.gamma and norm - error <= eps and (sampled or found.bound <= found.gamma)
         promised = (norm + error) ** 2 / (2.0 * abs(found.curvature))
         promised *= 1.0 if there is objective else asked.stretch(found) ** 2
-        if soft and 0.0 < drop.value <= promised:
+        may_explain = soft and 0.0 < drop.value <= promised
+        if may_explain and not sampled:
+            how = {"softest": abs(found.curvature), "radius": found.radius, "enough": CLEARLY_LESS * drop.value}
+            may_explain = gradient_promise(f, x, **how) >= CLEARLY_LESS * drop.value
+        if may_explain:
             found, drop = _explained(found, sampled), NO_DIRECTION
     hessian = NOTHING_SAMPLED
     if drawn is not None and found.status is Status.NOTHING_FOUND:
@@ -199,6 +209,10 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         judgement = Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL)
     elif contradicts(f, x, found, judgement.kind, unit * (norm - error - eps), generator):
         judgement = Judgement(Kind.UNDECIDED, STAIRCASE)
+    if judgement.kind is Kind.MINIMUM and follows_l1 and not sampled and norm > error:
+        small = small_along_itself(f, x, found.radius)
+        if norm - error > small:
+            judgement, gradient["eps"] = Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), small
     if asked.scaling is not None and there is objective:
         judgement = judgement._replace(reason=f"{judgement.reason} {GRADIENT_IN_METRIC}")
     drop = (

@@ -45,6 +45,10 @@ ZERO_HESSIAN = (
     "Next to x the curvature goes to zero: the Hessian seems to be zero there, and terms of higher order decide. "
     "Compare values of F around x, or pass another x."
 )
+NARROW = (
+    "The curvature of F changes within {radius:.1g} of x, and rounding hides what is nearer: gradients are off by "
+    "{noise:.1g}. Compute in float64, or pass {action}."
+)
 MEMORY = (
     "The gradient at x, taken again after a move, differs by {noise:.1g}: an iterative solver inside starts where it "
     "ended. Tighten its tolerance, or pass {action}."
@@ -78,6 +82,6 @@ def reason_for(found: Curvature, more_samples: str) -> str:
         return MEMORY.format(**seen)
     if found.status is Status.PRECISION_TOO_LOW:
         return ROUNDING.format(**seen)
-    if found.jump <= JUMPS * noise and not found.relative_noise > EXACT:
-        return ZERO_HESSIAN
+    if found.jump <= JUMPS * noise:
+        return NARROW.format(radius=found.radius, **seen) if found.relative_noise > EXACT else ZERO_HESSIAN
     return KINK.format(**seen)

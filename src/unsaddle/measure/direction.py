@@ -106,18 +106,6 @@ def forward_probe(f: SampledFunction, x: Tensor, v: Tensor, radius: float, grad0
     return Probes(rise / radius, math.nan, low)
 
 
-def hessian_lipschitz(f: SampledFunction, x: Tensor, v: Tensor, radius: float) -> float:
-    """A lower bound on L2, seen along a unit v (`opposite_probes`). Three gradients.
-
-    >>> from unsaddle import Function
-    >>> f = Function(lambda x: x[0] ** 3 / 6 + x[1] ** 2).sample()
-    >>> x, v = torch.zeros(2, dtype=torch.float64), torch.tensor([1.0, 0.0], dtype=torch.float64)
-    >>> round(hessian_lipschitz(f, x, v, radius=1e-3), 6)
-    1.0
-    """
-    return opposite_probes(f, x, v, radius, f.grad(x).clone()).hessian_lipschitz
-
-
 CLAIM_GRADIENTS, SAME_SAMPLE_GRADIENTS = 2, 6
 """The gradients of `on_same_sample` where a claim agrees; and without one, where the first radii agree."""
 
@@ -147,6 +135,7 @@ def on_same_sample(
     *,
     claimed: float | None = None,
     one_sided: bool = False,
+    to_the_ground: bool = False,
 ) -> Measurement:
     """The curvature along v and its error, from two or more radii, on the F_S that v was found on.
 
@@ -159,7 +148,7 @@ def on_same_sample(
     of a smooth function do, or if the error is more than half of the curvature.
 
     Cost: two gradients where a claim agrees, or one if `one_sided`; six more where it does not; up to 20 where the
-    first radii disagree.
+    first radii disagree; and up to 24 more if `to_the_ground`, which is for directions that were found far out.
     """
     seen: dict[float, Probes] = {}
 
@@ -185,7 +174,8 @@ def on_same_sample(
                 hessian_lipschitz=one.hessian_lipschitz,
             )
     r = scale.radius if scale.measuring_radius is None else scale.measuring_radius
-    found = ladder.plateau(at, r, rounding=along / r, within=(scale.smallest_radius, scale.largest_radius))
+    limits = (scale.smallest_radius, scale.largest_radius)
+    found = ladder.plateau(at, r, rounding=along / r, within=limits, to_the_ground=to_the_ground)
     near, far = seen[found.radius], max(seen.items())[1]
     error = found.error + (HALF_ROUNDING * abs(found.value) if near.low_precision else 0.0)
     error += sums * max(scale.smoothness, abs(found.value))

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 MOVES = 3
 """The ladder is moved so often, by two rungs, before the best three rungs have to do."""
 
-STEADY = 0.1
-"""Three rungs are steady if their error is at most this share of the number."""
+STEADY, CLEAR = 0.1, 0.5
+"""Three rungs are steady if their error is at most this share of the number, and clear up to the second share."""
+
+LOWEST = 12
+"""The ladder goes down by at most so many rungs, to a 2000th of the first radius, in search of three clear ones."""
 
 CHOSEN = 2.0
 """The error is doubled where the ladder was moved: of several threes, one may agree by accident."""
@@ -45,9 +48,18 @@ class Plateau:
     smooth: bool
     """Whether the differences shrink towards r as those of a smooth function do, or are a small share of the number."""
 
+    def is_clear(self, share: float) -> bool:
+        """Whether the number is known to this share of it."""
+        return self.smooth and self.error <= share * abs(self.value)
+
 
 def plateau(
-    at: Callable[[float], float], first: float, *, rounding: float = 0.0, within: tuple[float, float] = (0.0, math.inf)
+    at: Callable[[float], float],
+    first: float,
+    *,
+    rounding: float = 0.0,
+    within: tuple[float, float] = (0.0, math.inf),
+    to_the_ground: bool = False,
 ) -> Plateau:
     """Climb to the radii at which c = `at` is steady, from r = `first`. Three evaluations where it is steady there.
 
@@ -59,6 +71,8 @@ def plateau(
         first: r.
         rounding: the error of c(r) by rounding, as far as it is known. It falls as 1/t.
         within: the ladder is not moved to radii out of these limits.
+        to_the_ground: whether to go on towards x where no three rungs are clear. Among kinks the differences do not
+            tell the way, and nearer to x there may be fewer.
 
     >>> round(plateau(lambda t: -1.0 + t**2, first=1e-3).value, 9)
     -1.0
@@ -73,8 +87,10 @@ def plateau(
             rungs[k] = at(first * RATIO**k)
         return rungs[k]
 
-    k, tried = 0, dict[int, Plateau]()
-    for _ in range(MOVES + 1):
+    tried = dict[int, Plateau]()
+
+    def three(k: int) -> bool:
+        """Tries the rungs from k on. Returns whether truncation rules there, or a kink."""
         near, middle, far = c(k), c(k + 1), c(k + 2)
         r = first * RATIO**k
         floor = rounding * first / r
@@ -85,12 +101,24 @@ def plateau(
         jump = max(0.0, abs(near) - abs(middle)) * RATIO * r / (RATIO - 1.0)
         smooth = agrees or inner <= SHRINKAGE * outer + floor
         tried[k] = Plateau(value, error, r, jump, smooth)
-        steady = error <= STEADY * abs(value) and tried[k].smooth
-        k += -2 if inner <= outer else 2
-        inside = within[0] <= first * RATIO**k and first * RATIO ** (k + 2) <= within[1]
-        if steady or k in tried or not inside or not math.isfinite(error):
+        return inner <= outer
+
+    def inside(k: int) -> bool:
+        return within[0] <= first * RATIO**k and first * RATIO ** (k + 2) <= within[1]
+
+    k = 0
+    for _ in range(MOVES + 1):
+        inwards = three(k)
+        if tried[k].is_clear(STEADY) or not math.isfinite(tried[k].error):
             break
-    clear = [found for found in tried.values() if found.smooth and found.error < 0.5 * abs(found.value)]
+        k += -2 if inwards else 2
+        if k in tried or not inside(k):
+            break
+    k = min(tried) - 2
+    while to_the_ground and not any(t.is_clear(CLEAR) for t in tried.values()) and inside(k) and k >= -LOWEST:
+        three(k)
+        k -= 2
+    clear = [found for found in tried.values() if found.is_clear(CLEAR)]
     if clear:
         return min(clear, key=lambda found: found.error / abs(found.value))
     return min(tried.values(), key=lambda found: found.error)

@@ -40,6 +40,9 @@ are within a per cent along their lowest direction; more of float64, which has r
 NEAR = 3.0
 """The nearest radius of a search, in units of the smallest one."""
 
+NEARER = 0.5
+"""A curvature that is steady only nearer to x than this share of a search's radius tells where to search instead."""
+
 STEADY = 0.25
 """The highest curvature may change by this share between r and 2r. A kink changes it by a half, and |x|^{3/2} by 0.29:
 L1, and γ with it, would then mean nothing."""
@@ -96,7 +99,7 @@ def careful_search(search: Search) -> Candidate:
     candidate: KrylovCandidate | None = None
     if first is not None and first.vector is not None:  # It was measured already, and was not confirmed.
         candidate, nearest, first = replace(first, survey=around).with_jump(), first.scale.radius, None
-        left = _after_jumps(left, far, near_to_x, candidate, settings.noise)
+        left = _where_smooth(candidate, settings) + _after_jumps(left, far, near_to_x, candidate, settings.noise)
     while left:
         attempt, before = left.pop(0), candidate
         if first is not None and coarse.allows(first.scale.gamma, first.scale.radius):
@@ -111,7 +114,7 @@ def careful_search(search: Search) -> Candidate:
         if candidate.exhausted:  # The attempt before it has more to say.
             return replace(candidate if before is None else before, vector=None, status=Status.BUDGET_SPENT)
         if candidate.vector is not None:
-            candidate = measured_along(f_hat, candidate)
+            candidate = measured_along(f_hat, candidate, to_the_ground=attempt.central)
             if candidate.measured is not None and candidate.measured.is_negative:
                 return candidate
         elif candidate.status is not Status.NOTHING_FOUND:
@@ -126,13 +129,22 @@ def careful_search(search: Search) -> Candidate:
         candidate = candidate.with_jump()
         if left and candidate.scale.radius < nearest:
             nearest = candidate.scale.radius
-            left = _after_jumps(left, far, near_to_x, candidate, settings.noise)
+            left = _where_smooth(candidate, settings) + _after_jumps(left, far, near_to_x, candidate, settings.noise)
     assert candidate is not None
     if not noise.repeats(f_hat.f, f_hat.x, candidate.scale.radius, REPEATS * settings.noise, search.generator):
         return replace(candidate, vector=None, status=Status.NOT_DETERMINISTIC)
     if coarse.wanted_radius(candidate.scale.gamma) > farthest:
         return replace(candidate, vector=None, status=Status.PRECISION_TOO_LOW)
     return candidate
+
+
+def _where_smooth(failed: KrylovCandidate, settings: KrylovSettings) -> list[KrylovSettings]:
+    """A search from both sides at the radius where the curvature along the failed direction was steady, if that is
+    nearer to x."""
+    measured = failed.measured
+    if measured is None or not measured.consistent or measured.radius > NEARER * failed.scale.radius:
+        return []
+    return [replace(settings, central=True, noise=0.0, smallest_radius=measured.radius)]
 
 
 def _after_jumps(

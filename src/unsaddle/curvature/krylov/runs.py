@@ -24,6 +24,10 @@ OPEN = 1e-7
 """In few dimensions a lowest curvature whose sign is within the error of the products is measured, if that error is
 above this share of L1, which rounding does not explain in float64."""
 
+SURE = 0.25
+"""A Ritz value claims a curvature if the asymmetry of the products is at most this share of it. Else an odd part of the
+truncation may have made it."""
+
 
 def settings_for(search: Search, **how: Any) -> KrylovSettings:
     """Settings for the γ that is looked for in F_S."""
@@ -51,14 +55,19 @@ def run(
 
 
 def measured_along(
-    f_hat: DisplacedFunction, candidate: KrylovCandidate, one_sided: bool = False, claims: bool = True
+    f_hat: DisplacedFunction,
+    candidate: KrylovCandidate,
+    one_sided: bool = False,
+    claims: bool = True,
+    to_the_ground: bool = False,
 ) -> KrylovCandidate:
     """The candidate, with the curvature along its vector measured; its Ritz value may claim one."""
     assert candidate.vector is not None
     v = candidate.vector.div_(vectors.norm(candidate.vector))
+    claims = claims and candidate.asymmetry <= SURE * abs(candidate.lowest)
     claimed = candidate.lowest if claims else None
-    scale = candidate.scale
-    measured = on_same_sample(f_hat.f, f_hat.x, v, scale, f_hat.grad0, claimed=claimed, one_sided=one_sided)
+    how = {"one_sided": one_sided, "to_the_ground": to_the_ground}
+    measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0, claimed=claimed, **how)
     return replace(candidate, vector=v, measured=measured)
 
 
