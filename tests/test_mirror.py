@@ -11,6 +11,7 @@ SUITES = {
     "baselines/test_contract.py": "what every baseline promises",
     "curvature/krylov/test_certificate_rates.py": "how often the certificate holds, over many seeds",
     "curvature/test_contract.py": "what every extractor promises, on every problem of the zoo",
+    "metric/test_random_metrics.py": "any metric, whatever file takes it in",
     "curvature/test_memory.py": "how many vectors an extractor holds",
     "curvature/test_success_rates.py": "how often extractors succeed, over many seeds",
     "distributed/test_examples.py": "the examples, on ranks",
