@@ -120,7 +120,7 @@ def plateau(
         k -= 2
     clear = [found for found in tried.values() if found.is_clear(CLEAR)]
     if clear:
-        return min(clear, key=lambda found: found.error / abs(found.value))
+        return min(clear, key=lambda found: found.error / abs(found.value) if found.value else math.inf)
     return min(tried.values(), key=lambda found: found.error)
 
 
