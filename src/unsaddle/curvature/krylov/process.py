@@ -1,7 +1,7 @@
 """The Krylov process: an orthonormal basis that grows by one product at a time, and the Hessian projected on it.
 
 Its clients: `certificate` finds or excludes negative curvature with gradient differences, `lanczos` does so with exact
-products, `smoothness` measures L1.
+products, `smoothness` measures L1, `spectrum` has eigenpairs and densities.
 """
 
 from __future__ import annotations
@@ -70,16 +70,21 @@ class KrylovProcess:
         size, rounding = self.projection.size, BREAKDOWN * torch.finfo(self._basis.dtype).eps * self.largest
         return size > 0 and (size == self._dimension or self.projection.next_norm <= rounding)
 
-    def expand(self) -> bool:
-        """Takes one product and extends the basis by it. Returns False, with no change, if it was not finite."""
+    def expand(self, solve: bool = True) -> bool:
+        """Takes one product and extends the basis by it. Returns False, with no change, if it was not finite.
+
+        Without `solve` the Ritz pairs stay those of the smaller basis: those of a large one take time.
+        """
         j = self.projection.size
         w = self._basis[j + 1]
         self._operator(self._basis[j], w)
-        products, b, solved = _orthogonalise(self._basis[: j + 1], w, self.projection)
+        products, b, solved = _orthogonalise(self._basis[: j + 1], w, self.projection, solve)
         if not (math.isfinite(b) and np.isfinite(products).all()):
             return False
         self.projection.extend(products, b, solved)
-        self.largest = max(self.largest, math.hypot(b, *products), float(np.abs(self.projection.values).max()))
+        self.largest = max(self.largest, math.hypot(b, *products))
+        if solve:
+            self.largest = max(self.largest, float(np.abs(self.projection.values).max()))
         if b > 0.0:
             w.div_(b)
         return True
@@ -90,10 +95,14 @@ class KrylovProcess:
         v = self._basis[: self.projection.vectors.shape[0]].T @ coefficients
         return v.div_(vectors.norm(v))
 
-    def restart(self) -> None:
-        """Keeps Ritz vectors of both ends and the next basis vector, in place: a thick restart (Wu and Simon 2000)."""
+    def restart(self, lowest: int | None = None, highest: int | None = None) -> None:
+        """Keeps Ritz vectors of both ends and the next basis vector, in place: a thick restart (Wu and Simon 2000).
+
+        By default a fixed share of each end is kept. The Ritz pairs must be those of the whole basis.
+        """
         size = self.projection.size
-        lowest, highest = max(1, size * KEEP_LOWEST // 20), size * KEEP_HIGHEST // 20
+        lowest = max(1, size * KEEP_LOWEST // 20) if lowest is None else lowest
+        highest = size * KEEP_HIGHEST // 20 if highest is None else highest
         keep = lowest + highest
         coefficients = torch.from_numpy(self.projection.restart(lowest, highest).T.copy()).to(self._basis)
         for block in _column_blocks(self._basis):
@@ -101,14 +110,20 @@ class KrylovProcess:
         self._basis[keep] = self._basis[size]
 
 
-def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Array, float, Array]:
-    """w ← w − QQᵀw in place; returns Qᵀw, the length of the new w, and the Ritz pairs.
+def _orthogonalise(
+    basis: Tensor, w: Tensor, projection: Projection, solve: bool = True
+) -> tuple[Array, float, Array]:
+    """w ← w − QQᵀw in place; returns Qᵀw, the length of the new w, and the Ritz pairs, none without `solve`.
 
     The basis is read twice: for h = Qᵀw, and then, block by block in the cache, for w − Qh and for its part in Q that
     rounding has left. Only if this part is too long is it taken out too ("twice is enough"). On several ranks, the Ritz
     pairs of the first come with the second message: processors round eigenvalues differently, and all ranks must decide
     alike.
     """
+
+    def pairs() -> Array:
+        return projection.solved(products) if solve else np.empty(0)
+
     taken = vectors.summed(basis @ w)
     left = torch.zeros_like(taken)
     for block, part in zip(_column_blocks(basis), torch.split(w, _columns(basis)), strict=True):
@@ -116,12 +131,12 @@ def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Ar
         torch.addmv(left, block, part, out=left)
     products = np.array(taken.tolist())
     numbers = torch.cat([left, torch.dot(w, w).reshape(1)])
-    (*leftover, squared), solved = vectors.summed_and_said(numbers, projection.solved(products))
+    (*leftover, squared), solved = vectors.summed_and_said(numbers, pairs())
     length = _length(w, squared)
     if not math.hypot(*leftover) <= LEFTOVER[w.dtype] * length:
         torch.addmv(w, basis.T, torch.tensor(leftover, dtype=w.dtype, device=w.device), alpha=-1.0, out=w)
         products = products + leftover
-        (squared,), solved = vectors.summed_and_said(torch.dot(w, w).reshape(1), projection.solved(products))
+        (squared,), solved = vectors.summed_and_said(torch.dot(w, w).reshape(1), pairs())
         length = _length(w, squared)
     return products, length, solved
 
