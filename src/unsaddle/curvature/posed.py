@@ -93,6 +93,7 @@ class Posed:
             "measurements": tuple(_stretched(m, n) for m in found.measurements),
             "history": tuple((spent, quotient / n**2) for spent, quotient in found.history),
             "start": None,
+            "_objective": self.own_objective,
         }
         if found.direction is None:
             return replace(found, **known)

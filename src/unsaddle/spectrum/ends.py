@@ -32,6 +32,22 @@ BLIND = 0.5
 """The share of its tolerance around a Ritz value in which an eigenvalue that is not seen would change nothing."""
 
 
+BEYOND = 0.1
+"""A Ritz value beyond a level counts as known if its residual is at most this share of its distance from the level.
+Otherwise what is left of its vector in the rest of the space may be beyond the level, too."""
+
+INVARIANT = 1e-10
+"""A space counts as invariant if a product leaves it by at most this share of the largest eigenvalue: what is left is
+no direction any more, and the Ritz values are eigenvalues to that share."""
+
+
+FEW_DIMENSIONS = 64
+"""In so few dimensions a run goes on until every eigenvalue is known."""
+
+START_DELTA = 1e-4
+"""The largest part of δ that a run uses. The steps grow only with log(1/δ), so a safe start is cheap."""
+
+
 class Stop(Enum):
     """Why a run ended."""
 
@@ -54,6 +70,10 @@ class Goal:
     delta: float = 0.05
     """The probability that the random start hides an eigenvector."""
     num_steps: int = 10_000
+    patience: int = 10_000
+    """A run that sees nothing beyond its levels in so many steps ends."""
+    rounding: float = 0.0
+    """The rounding of a product: no residual can be asked to be smaller."""
 
     def wanted(self, values: Array) -> tuple[int, int]:
         """How many Ritz values at each end are wanted."""
@@ -133,17 +153,23 @@ def explore(
 
     while steps < goal.num_steps:
         full = seen.size + 1 >= capacity
-        solve = full or seen.size < FEW or seen.size % SOLVE_EVERY == 0 or steps + 1 == goal.num_steps
+        solve = full or seen.size < FEW or seen.size % SOLVE_EVERY == 0
+        solve = solve or steps + 1 in (goal.num_steps, goal.patience)
         if not process.expand(solve):
             return end(Stop.NOT_FINITE)
         steps += 1
-        if not (solve or process.exhausted):
+        exhausted = seen.size >= d or process.exhausted or seen.next_norm <= INVARIANT * max(largest, process.largest)
+        if not (solve or exhausted):
             continue
+        if not solve:
+            process.solve()
         low, high = goal.wanted(seen.values)
-        if seen.size >= d or process.exhausted:
+        if exhausted:
             return end(Stop.EVERYTHING)
         if _reached(process, goal, low, high, allowed):
             return end(Stop.DONE)
+        if steps >= goal.patience and low == high == 0:
+            break
         if full and steps < goal.num_steps:
             process.restart(*_kept(capacity, low, high))
     return end(Stop.STEPS)
@@ -163,6 +189,10 @@ def _reached(process: KrylovProcess, goal: Goal, low: int, high: int, allowed: f
     room = goal.tolerance * np.maximum(np.abs(seen.values), FLOOR * process.largest)
     ends = [*range(low), *range(size - high, size)]
     if any(off[i] > room[i] for i in ends):
+        return False
+    apart = np.minimum(np.abs(seen.values - goal.below), np.abs(seen.values - goal.above))
+    least = goal.rounding + INVARIANT * process.largest
+    if any(seen.residuals[i] > max(BEYOND * apart[i], least) for i in ends):
         return False
     hidden = [*_unseen(seen.values, room, low)] if goal.lowest else []
     hidden += [-level for level in _unseen(-seen.values[::-1], room[::-1], high)] if goal.highest else []

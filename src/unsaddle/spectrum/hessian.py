@@ -73,6 +73,20 @@ class Hessian:
         """Whether products at this radius are taken from both sides."""
         return radius > ONE_SIDED * self._first or self.around.has_memory or self.around.nearest > 0.0
 
+    def gradients_a_step(self, largest: float) -> int:
+        """Gradients that a product takes."""
+        return 1 + self.is_central(self.radius(largest))
+
+    def steps_left(self, max_gradients: int | None, largest: float) -> float:
+        """Products that a budget of gradients still allows; inf without one."""
+        if max_gradients is None:
+            return math.inf
+        return max(0, max_gradients - self.ledger.gradients) // self.gradients_a_step(largest)
+
+    def rounding(self, largest: float) -> float:
+        """The rounding of a product, √2σ/r, in norm."""
+        return math.sqrt(2.0) * self.around.noise / self.radius(largest)
+
     def multiply(self, q: Tensor, out: Tensor, largest: float) -> None:
         """out ← ∇²F_S(x)q for a unit q. One gradient, or two where products are central."""
         r = self.radius(largest)

@@ -23,7 +23,9 @@ class Measured(NamedTuple):
     values: Array
     errors: Array
     """How far each value is from an eigenvalue: by its residual, and by what radii disagree."""
-    residuals: Array
+    disagreement: Array
+    """The part of the error that radii disagree by. But for it, the k-th of these values is not below the k-th
+    eigenvalue, however bad the vectors are."""
     vectors: list[Tensor]
 
     @property
@@ -31,11 +33,13 @@ class Measured(NamedTuple):
         return bool(np.isfinite(self.values).all() and np.isfinite(self.errors).all())
 
 
-def measured(hessian: Hessian, found: Sequence[Tensor], claimed: Array, largest: float, mask: Tensor | None) -> Measured:
+def measured(
+    hessian: Hessian, found: Sequence[Tensor], claimed: Array, largest: float, mask: Tensor | None
+) -> Measured:
     """Rayleigh and Ritz on orthonormal vectors, with products from both sides, four times as far out as the search.
 
-    `claimed` are the values of the search, in the order of the vectors. Three times the difference, as for a single
-    direction (`measure.direction`), and the error by the residual make the error of a value.
+    `claimed` are the curvatures along the vectors by the search. Three times the difference, as for a single direction
+    (`measure.direction`), and the error by the residual make the error of a value.
 
     Cost: two gradients a vector. Memory: as many vectors again, for the products.
     """
@@ -48,14 +52,18 @@ def measured(hessian: Hessian, found: Sequence[Tensor], claimed: Array, largest:
     if not (np.isfinite(projected).all() and np.isfinite(squares).all()):
         nothing = np.full(len(found), math.nan)
         return Measured(nothing, nothing, nothing, list(found))
-    symmetric = torch.from_numpy((projected + projected.T) / 2.0)
-    pairs = torch.linalg.eigh(symmetric)
-    values, turn = pairs.eigenvalues.numpy(), pairs.eigenvectors.to(found[0])
+    pairs = torch.linalg.eigh(torch.from_numpy((projected + projected.T) / 2.0))
+    # Processors round eigenvectors differently, and all ranks must turn their parts alike.
+    own = torch.cat([pairs.eigenvalues, pairs.eigenvectors.flatten()]).numpy()
+    _, said = vectors.summed_and_said(found[0].new_zeros(0), own)
+    values, turn_by = said[: len(found)], said[len(found) :].reshape(projected.shape)
+    turn = torch.from_numpy(turn_by).to(found[0])
     ritz = combined(found, turn)
     images = combined(products, turn)
     residuals = np.array([vectors.norm(w.sub_(v, alpha=t)) for v, w, t in zip(ritz, images, values, strict=True)])
-    disagree = np.abs(values - np.sort(claimed))
-    return Measured(values, CLAIMED * disagree + errors(values, residuals), residuals, ritz)
+    off = CLAIMED * np.abs(projected.diagonal() - claimed)
+    disagreement = np.square(turn_by).T @ off
+    return Measured(values, disagreement + errors(values, residuals), disagreement, ritz)
 
 
 def combined(found: Sequence[Tensor], turn: Tensor) -> list[Tensor]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import numpy as np
 from torch import Tensor
 
 from unsaddle.cost import Cost
@@ -59,10 +58,10 @@ class Eigenpairs:
         return len(self.values)
 
     def __str__(self) -> str:
-        sampled = bool(np.any(self.sampling_errors > 0.0))
+        sampled = any(error > 0.0 for error in self.sampling_errors)
         lines = [f"{'eigenvalue':>12}  {'error':>8}" + (f"  {'sampling':>8}" if sampled else "")]
         for i, (value, error, fresh) in enumerate(zip(self.values, self.errors, self.sampling_errors, strict=True)):
-            if i == self.lowest and 0 < i:
+            if i == self.lowest and i > 0:
                 lines.append(f"{'...':>12}")
             lines.append(f"{value:>12.5g}  {error:>8.1g}" + (f"  {fresh:>8.1g}" if sampled else ""))
         low, high = self.bound

@@ -1,4 +1,4 @@
-"""The space that a run of the Krylov process works in: all of it, or a block, without vectors that are known already."""
+"""The space that a run of the Krylov process works in: everything or a block, without vectors that are known."""
 
 from __future__ import annotations
 

@@ -89,6 +89,12 @@ class KrylovProcess:
             w.div_(b)
         return True
 
+    def solve(self) -> None:
+        """Computes the Ritz pairs of the whole basis, if steps went without."""
+        _, pairs = vectors.summed_and_said(self._basis.new_zeros(0), self.projection.solved())
+        self.projection.take(pairs)
+        self.largest = max(self.largest, float(np.abs(self.projection.values).max()))
+
     def vector(self, index: int) -> Tensor:
         """A Ritz vector, normalised; 0 is the lowest, −1 the highest."""
         coefficients = torch.from_numpy(np.ascontiguousarray(self.projection.vectors[:, index])).to(self._basis)
@@ -110,9 +116,7 @@ class KrylovProcess:
         self._basis[keep] = self._basis[size]
 
 
-def _orthogonalise(
-    basis: Tensor, w: Tensor, projection: Projection, solve: bool = True
-) -> tuple[Array, float, Array]:
+def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection, solve: bool = True) -> tuple[Array, float, Array]:
     """w ← w − QQᵀw in place; returns Qᵀw, the length of the new w, and the Ritz pairs, none without `solve`.
 
     The basis is read twice: for h = Qᵀw, and then, block by block in the cache, for w − Qh and for its part in Q that

@@ -31,9 +31,11 @@ class Projection:
         self.next_norm = self.asymmetry = self.skew = 0.0
         self._earlier: list[tuple[Array, Array]] = []
 
-    def solved(self, products: Array) -> Array:
-        """The Ritz pairs after `extend`, as one row of numbers; nan if a product is not finite."""
+    def solved(self, products: Array | None = None) -> Array:
+        """The Ritz pairs after `extend` by these products, or as it is, as one row of numbers; nan if not finite."""
         j = self.size
+        if products is None:
+            return _eigh(self._m[:j, :j].copy())
         return _eigh(self._grown(products)) if np.isfinite(products).all() else np.full((j + 1) * (j + 2), math.nan)
 
     def extend(self, products: Array, next_norm: float, solved: Array | None = None) -> None:
@@ -50,7 +52,12 @@ class Projection:
         self.size, self.next_norm = j + 1, next_norm
         self._m[j + 1, j] = self._m[j, j + 1] = next_norm
         if pairs.size:
-            self.values, self.vectors = pairs[: j + 1], pairs[j + 1 :].reshape(j + 1, j + 1)
+            self.take(pairs)
+
+    def take(self, pairs: Array) -> None:
+        """Sets the Ritz pairs, as `solved` has them."""
+        n = self.size
+        self.values, self.vectors = pairs[:n], pairs[n:].reshape(n, n)
 
     def _grown(self, products: Array) -> Array:
         """M with one row and one column more."""

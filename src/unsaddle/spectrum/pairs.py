@@ -21,7 +21,7 @@ from unsaddle.metric.maps import Map
 from unsaddle.metric.objective import MetricObjective
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.ranks import current
-from unsaddle.spectrum.ends import Goal, Run, Stop, explore, log_unlucky
+from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Run, Stop, explore, log_unlucky
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.spectrum.measured import Measured, measured
 from unsaddle.spectrum.result import Eigenpairs, Status
@@ -31,7 +31,7 @@ from unsaddle.vectors import Array
 PLENTIFUL_BYTES, LARGEST_BASIS = 256 << 20, 300
 """By default a basis takes so many bytes, up to so many vectors. Peers keep as much: `eigsh` 2k + 1 vectors or 20."""
 
-LOOKS, SHARE = 5, 0.5
+LOOKS, SHARE = 30, 0.5
 """Looks for copies of degenerate eigenvalues, each from another start, go on while they find some. A look that finds
 nothing ends with its proof, or after this share of the steps of the first run: it then proves less."""
 
@@ -126,31 +126,40 @@ def pairs_of(
         return _nothing(hessian, goal, space)
     count, d = goal.lowest + goal.highest, space.dimension
     capacity = basis or basis_size(hessian.x, count)
-    left = math.inf if max_gradients is None else max_gradients - hessian.ledger.gradients
-    run = explore(hessian, space, replace(goal, num_steps=min(goal.num_steps, left)), capacity, generator)
+    first_goal = replace(
+        goal,
+        lowest=d - goal.highest if d <= min(FEW_DIMENSIONS, capacity) else goal.lowest,
+        num_steps=int(min(goal.num_steps, hessian.steps_left(max_gradients, 0.0))),
+    )
+    run = explore(hessian, space, first_goal, capacity, generator)
     first, largest = run, run.process.largest
     values, bound, memory = _lock(space, run, np.empty(0)), (-math.inf, math.inf), capacity + 2
-    for look in range(1, LOOKS + 1):
-        left = math.inf if max_gradients is None else max_gradients - hessian.ledger.gradients
+    for _ in range(LOOKS):
+        left = hessian.steps_left(max_gradients, largest)
         if run.stop is Stop.NOT_FINITE or space.dimension == 0 or left < 1 or run.stop is Stop.STEPS:
             break
         below, above = _levels(values, goal, largest)
-        at_most = math.ceil(SHARE * first.steps) if first.stop is Stop.DONE else goal.num_steps
         again = Goal(
             below=below,
             above=above,
             tolerance=goal.tolerance,
-            delta=6.0 * goal.delta / (math.pi * look) ** 2,  # Σ 6/(πk)² = 1: any of the looks may err.
-            num_steps=int(min(at_most, left)),
+            delta=min(goal.delta, START_DELTA),
+            num_steps=int(min(goal.num_steps, left)),
+            patience=math.ceil(SHARE * first.steps) if first.stop is Stop.DONE else goal.num_steps,
+            rounding=hessian.rounding(largest),
         )
         run = explore(hessian, space, again, capacity, generator, largest)
         memory, largest = max(memory, capacity + 2 + len(space.locked)), max(largest, run.process.largest)
-        bound = _excluded(hessian, run, again, largest)
+        bound = _excluded(hessian, run, replace(again, delta=goal.delta), largest)
         if not (run.low or run.high or run.stop is Stop.EVERYTHING):
             break
         values = _lock(space, run, values)
+    rest = np.sort(values)[goal.lowest : len(values) - goal.highest]
     if space.dimension == 0:
-        bound = _of_known(values, goal)
+        bound = math.inf, -math.inf
+    if rest.size:  # More may have been locked than was asked for. It is known to the tolerance.
+        low, high = float(rest[0]), float(rest[-1])
+        bound = min(bound[0], low - goal.tolerance * abs(low)), max(bound[1], high + goal.tolerance * abs(high))
     return _measured(hessian, goal, space, values, bound, first.stop, d, largest, memory, generator)
 
 
@@ -186,7 +195,7 @@ def _levels(values: Array, goal: Goal, largest: float) -> tuple[float, float]:
 def _excluded(hessian: Hessian, run: Run, goal: Goal, largest: float) -> tuple[float, float]:
     """What the last run proves of the rest of the space: all its eigenvalues lie between these."""
     seen, allowed = run.process.projection, log_unlucky(run.dimension, goal.delta)
-    error = seen.skew + math.sqrt(2.0) * hessian.around.noise / hessian.radius(largest)
+    error = seen.skew + hessian.rounding(largest)
     if run.stop is Stop.EVERYTHING:
         return float(seen.values[0]) - error, float(seen.values[-1]) + error
     low, high = -math.inf, math.inf
@@ -208,12 +217,6 @@ def _farthest(holds: Any, largest: float) -> float:
         middle = math.sqrt(below * above)
         below, above = (below, middle) if holds(middle) else (middle, above)
     return above
-
-
-def _of_known(values: Array, goal: Goal) -> tuple[float, float]:
-    """The nearest values that are not among those asked for, if every eigenvalue is known."""
-    rest = np.sort(values)[goal.lowest : len(values) - goal.highest]
-    return (float(rest[0]), float(rest[-1])) if rest.size else (math.inf, -math.inf)
 
 
 def _measured(
@@ -305,5 +308,3 @@ def _in_own_variables(found: Eigenpairs, scaling: Map) -> Eigenpairs:
     moved = [scaling.apply(w) for w in found.vectors]
     units = [v.div_(vectors.norm(v)) for v in moved]
     return replace(found, vectors=torch.stack(units) if units else found.vectors)
-
-
