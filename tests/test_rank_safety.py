@@ -57,6 +57,7 @@ ALLOWED = {
     ("curvature/krylov/process.py", "_columns", "shape"): COUNT,
     ("curvature/krylov/projection.py", "solved", "all"): SMALL,
     ("curvature/krylov/projection.py", "extend", "max"): SMALL,
+    ("curvature/krylov/process.py", "_purify", "@"): SUMMED,
     ("curvature/krylov/process.py", "solve", "max"): SMALL,
     ("curvature/krylov/projection.py", "log_missed_at", "@"): SMALL,
     ("curvature/krylov/projection.py", "log_missed_at", "any"): SMALL,

@@ -41,7 +41,7 @@ def test_verdicts_and_curvatures_have_it() -> None:
     for seen in (is_minimum(F).where(), negative_curvature(F).where()):
         assert seen is not None
         assert sorted(seen.names[:2]) == ["0.weight", "1.weight"]
-        assert seen.shares[:2] == pytest.approx((0.5, 0.5), abs=1e-3)
+        assert seen.shares[:2] == pytest.approx((0.5, 0.5), abs=0.02)  # The direction is known to a few per cent.
 
 
 def test_in_a_metric_it_is_where_the_direction_is_in_your_own_variables() -> None:
@@ -62,7 +62,7 @@ def test_of_many_variables_the_rest_is_told_together() -> None:
     v = torch.zeros(100)
     v[7], v[8] = 3.0, 1.0
     seen = where(Function(lambda x: x.sum()), v)
-    assert str(seen) == "90% in x[7]; 10% in 19 others."
+    assert str(seen) == "90% in x[7], 10% in x[8]; 0% in 18 others."
     assert sum(seen.shares) == pytest.approx(1.0)
     assert len(seen.plot().axes) == 1
 

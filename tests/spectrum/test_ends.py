@@ -38,7 +38,9 @@ def test_a_smaller_basis_takes_more_steps_for_the_same() -> None:
     steps = []
     for capacity in (12, 400):
         H = hessian(spectrum)
-        steps.append(explore(H, Space(H.x), Goal(lowest=2), capacity, torch.Generator().manual_seed(0)).steps)
+        steps.append(
+            explore(H, Space(H.x), Goal(lowest=2, tolerance=1e-4), capacity, torch.Generator().manual_seed(0)).steps
+        )
     assert steps[0] > steps[1]
 
 
@@ -55,13 +57,13 @@ def test_nothing_beyond_a_level_is_proven_and_something_is_found() -> None:
 
 
 def test_proofs_at_a_level_err_no_more_often_than_delta() -> None:
-    """Of 400 starts at δ = 0.05 with an eigenvalue below the level, 20 may miss it; 33 have a probability below 0.3 %."""
+    """200 starts at δ = 0.05, with an eigenvalue below the level: 10 may miss it; 21 have a probability below 0.2 %."""
     spectrum = np.r_[-0.11, np.linspace(0.0, 1.0, 199)]
     H, missed = hessian(spectrum), 0
-    for seed in range(400):
+    for seed in range(200):
         goal = Goal(below=-0.1, delta=0.05)
         missed += explore(H, Space(H.x), goal, 200, torch.Generator().manual_seed(seed)).low == 0
-    assert missed <= 33
+    assert missed <= 20
 
 
 def test_patience_ends_a_run_that_sees_nothing() -> None:
@@ -89,3 +91,18 @@ def test_errors_are_those_of_the_residual_or_of_temple_and_kato() -> None:
         assert (errors(values, residuals) <= residuals).all()
     assert errors(np.array([3.0]), np.array([0.1])).tolist() == [0.0]
     assert math.isfinite(errors(np.array([3.0, 3.0]), np.array([0.1, 0.1])).max())
+
+
+def test_what_was_locked_stays_out() -> None:
+    """The restricted Hessian is zero along it, which is near the end of this spectrum: rounding along it would grow."""
+    H = hessian(np.r_[np.full(7, -1.02), -0.98, np.full(2, -0.9), np.linspace(4.0, 800.0, 100)])
+    space, generator = Space(H.x), torch.Generator().manual_seed(0)
+    space.lock([explore(H, space, Goal(lowest=1), 110, generator).process.vector(0)])
+    run = explore(H, space, Goal(lowest=109), 110, generator)
+    basis = torch.stack([run.process.vector(i) for i in range(run.process.projection.size)])
+    assert float((space.locked @ basis.T).abs().max()) < 1e-9
+    space.lock(list(basis))
+    if space.dimension:
+        run = explore(H, space, Goal(lowest=109), 110, generator)
+        basis = torch.stack([run.process.vector(i) for i in range(run.process.projection.size)])
+        assert float((space.locked @ basis.T).abs().max()) < 1e-9

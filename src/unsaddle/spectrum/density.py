@@ -199,7 +199,7 @@ def _grown(hessian: Hessian, space: Space, steps: int, generator: torch.Generato
     def multiply(q: Tensor, out: Tensor) -> None:
         hessian.multiply(q, out, process.largest)
 
-    process = KrylovProcess(space.restricted(multiply), space.random(generator), steps)
+    process = KrylovProcess(space.restricted(multiply), space.random(generator), steps, space.project)
     while process.projection.size < steps:
         if not process.expand(solve=False):
             return None

@@ -144,7 +144,7 @@ def explore(
     def multiply(q: torch.Tensor, out: torch.Tensor) -> None:
         hessian.multiply(q, out, max(largest, process.largest))
 
-    process = KrylovProcess(space.restricted(multiply), space.random(generator), capacity)
+    process = KrylovProcess(space.restricted(multiply), space.random(generator), capacity, space.project)
     seen = process.projection
     low = high = steps = 0
 

@@ -32,6 +32,10 @@ BREAKDOWN = 10.0
 """The space is invariant if no more than so many roundings of the largest eigenvalue are left of a product."""
 
 
+SHORT = {torch.float32: 1e-2, torch.float64: 1e-6}
+"""If no more than this share of the largest eigenvalue is left of a product, its rounding is not small beside it."""
+
+
 class KrylovProcess:
     """Q, an orthonormal basis of a Krylov space, and M = sym(QᵀHQ).
 
@@ -39,7 +43,8 @@ class KrylovProcess:
 
     Full reorthogonalisation and the symmetrised projection keep the Ritz values right for products with an error. The
     three-term recurrence would not. `start` is the unit vector q_0. A basis of `capacity` vectors must be restarted
-    before it can grow. Memory: capacity + 1 vectors in one block.
+    before it can grow. If the operator maps into a subspace, `project` brings a vector into it, in place: rounding
+    would lead out of it. Memory: capacity + 1 vectors in one block.
 
     Attributes:
         projection: M and its Ritz pairs.
@@ -51,13 +56,16 @@ class KrylovProcess:
     (True, True, [2.0])
     """
 
-    def __init__(self, operator: Operator, start: Tensor, capacity: int) -> None:
+    def __init__(
+        self, operator: Operator, start: Tensor, capacity: int, project: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
         self._dimension = vectors.dimension(start)
         self._operator, self._capacity = operator, min(capacity, self._dimension)
         self._basis = torch.empty(self._capacity + 1, start.numel(), dtype=start.dtype, device=start.device)
         self._basis[0] = start
         self.projection = Projection(self._capacity + 1)
         self.largest = 0.0
+        self._project = project
 
     @property
     def full(self) -> bool:
@@ -87,7 +95,27 @@ class KrylovProcess:
             self.largest = max(self.largest, float(np.abs(self.projection.values).max()))
         if b > 0.0:
             w.div_(b)
+            if self._project is not None:
+                self._project(w)  # What rounding leaves of another eigenvector would grow from step to step.
+                if b <= SHORT[w.dtype] * self.largest:
+                    self._purify(w)
         return True
+
+    def _purify(self, w: Tensor) -> None:
+        """Takes out of a short remainder, now a unit vector, what rounding has left in it; or says that it is no more.
+
+        If half of it was rounding, there is no new direction, and the space counts as invariant.
+        """
+        assert self._project is not None
+        basis = self._basis[: self.projection.size]
+        for _ in range(2):
+            taken = vectors.summed(basis @ self._project(w))
+            torch.addmv(w, basis.T, taken, alpha=-1.0, out=w)
+        length = vectors.norm(self._project(w))
+        if length < 0.5:
+            self.projection.next_norm = 0.0
+        else:
+            w.div_(length)
 
     def solve(self) -> None:
         """Computes the Ritz pairs of the whole basis, if steps went without."""
