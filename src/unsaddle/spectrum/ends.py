@@ -24,7 +24,7 @@ from unsaddle.vectors import Array
 FLOOR = 1e-3
 """Eigenvalues below this share of the largest one have to be as accurate as one of that size."""
 
-SOLVE_EVERY, FEW = 5, 40
+SOLVE_EVERY, FEW = 5, 30
 """From a basis of `FEW` vectors on, Ritz pairs are computed at every fifth step only: their time would be a sixth of a
 gradient of a small network."""
 
@@ -153,7 +153,8 @@ def explore(
 
     while steps < goal.num_steps:
         full = seen.size + 1 >= capacity
-        solve = full or seen.size < FEW or seen.size % SOLVE_EVERY == 0
+        early = goal.lowest + goal.highest <= seen.size < FEW
+        solve = full or early or (seen.size >= FEW and seen.size % SOLVE_EVERY == 0)
         solve = solve or steps + 1 in (goal.num_steps, goal.patience)
         if not process.expand(solve):
             return end(Stop.NOT_FINITE)

@@ -21,6 +21,7 @@ from unsaddle.curvature.question import RELATIVE_GAMMA, Question
 from unsaddle.measure.survey import Survey, survey
 from unsaddle.objective import BaseObjective, Objective, as_objective, point_of, with_its_ranks
 from unsaddle.ranks import Ranks, together
+from unsaddle.vectors import Array
 
 ROUNDING_SHARE = 0.03
 """The rounding of a product, √2σ/r, as a share of a hundredth of the largest eigenvalue."""
@@ -29,8 +30,8 @@ ONE_SIDED = 30.0
 """Products are from one side up to so many times the first radius: 1e-4 of ‖x‖ in float32. There the third derivative
 changes eigenvalues of small networks by up to half a per cent (`python -m benchmarks.spectrum --radii`)."""
 
-FARTHER_OUT = 4.0
-"""What a search found is measured again so many times as far from x, from both sides."""
+FARTHER_OUT = 2.0
+"""What a search found is measured again so many times as far from x."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,9 +94,25 @@ class Hessian:
         (self.f_hat.central_product if self.is_central(r) else self.f_hat.product)(q, r, out)
 
     def measure(self, v: Tensor, largest: float) -> Tensor:
-        """∇²F_S(x)v for a unit v, by two gradients, farther out than `multiply`: another radius, another error."""
+        """∇²F_S(x)v for a unit v, in a new vector, at another radius than `multiply`: with another error.
+
+        On the other side of x, by one gradient; or from both sides, farther out, where products are central.
+        """
         r, farthest = self.radius(largest), FARTHER * (self.f_hat.x_norm or 1.0)
-        return self.f_hat.central_product(v, min(FARTHER_OUT * r, max(farthest, r)))
+        if self.is_central(r):
+            return self.f_hat.central_product(v, min(FARTHER_OUT * r, max(farthest, r)))
+        return self.f_hat.product(v, -FARTHER_OUT * r)
+
+    def both(self, near: Array, far: Array, largest: float) -> Array:
+        """Curvatures along vectors, from those by `multiply` and by `measure`.
+
+        On opposite sides of x the third derivative enters with opposite signs, in proportion to the radius. These
+        weights cancel it.
+        """
+        if self.is_central(self.radius(largest)):
+            return far
+        mean: Array = (FARTHER_OUT * near + far) / (FARTHER_OUT + 1.0)
+        return mean
 
 
 def hessian_at(

@@ -36,12 +36,12 @@ class Measured(NamedTuple):
 def measured(
     hessian: Hessian, found: Sequence[Tensor], claimed: Array, largest: float, mask: Tensor | None
 ) -> Measured:
-    """Rayleigh and Ritz on orthonormal vectors, with products from both sides, four times as far out as the search.
+    """Rayleigh and Ritz on orthonormal vectors, with products on the other side of x, twice as far out as the search.
 
     `claimed` are the curvatures along the vectors by the search. Three times the difference, as for a single direction
     (`measure.direction`), and the error by the residual make the error of a value.
 
-    Cost: two gradients a vector. Memory: as many vectors again, for the products.
+    Cost: one gradient a vector, two where products are central. Memory: as many vectors again, twice.
     """
     products = [hessian.measure(v, largest) for v in found]
     if mask is not None:
@@ -52,6 +52,8 @@ def measured(
     if not (np.isfinite(projected).all() and np.isfinite(squares).all()):
         nothing = np.full(len(found), math.nan)
         return Measured(nothing, nothing, nothing, list(found))
+    off = CLAIMED * np.abs(projected.diagonal() - claimed)
+    np.fill_diagonal(projected, hessian.both(claimed, projected.diagonal().copy(), largest))
     pairs = torch.linalg.eigh(torch.from_numpy((projected + projected.T) / 2.0))
     # Processors round eigenvectors differently, and all ranks must turn their parts alike.
     own = torch.cat([pairs.eigenvalues, pairs.eigenvectors.flatten()]).numpy()
@@ -61,7 +63,6 @@ def measured(
     ritz = combined(found, turn)
     images = combined(products, turn)
     residuals = np.array([vectors.norm(w.sub_(v, alpha=t)) for v, w, t in zip(ritz, images, values, strict=True)])
-    off = CLAIMED * np.abs(projected.diagonal() - claimed)
     disagreement = np.square(turn_by).T @ off
     return Measured(values, disagreement + errors(values, residuals), disagreement, ritz)
 

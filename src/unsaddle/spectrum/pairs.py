@@ -31,7 +31,7 @@ from unsaddle.vectors import Array
 PLENTIFUL_BYTES, LARGEST_BASIS = 256 << 20, 300
 """By default a basis takes so many bytes, up to so many vectors. Peers keep as much: `eigsh` 2k + 1 vectors or 20."""
 
-LOOKS, SHARE = 30, 0.5
+LOOKS, SHARE = 30, 1.0 / 3.0
 """Looks for copies of degenerate eigenvalues, each from another start, go on while they find some. A look that finds
 nothing ends with its proof, or after this share of the steps of the first run: it then proves less."""
 
@@ -67,7 +67,7 @@ def eigenpairs(
         samples: |S|, drawn once; None for everything, or for 1024 samples of a stream.
         basis: vectors that the search may hold. By default as many as 256 MB hold, up to 300; at least twice as many as
             are asked for. About three times as many as are asked for are held beside them in the end.
-        max_gradients: a bound on the gradients of the search. Measuring takes two more for each pair.
+        max_gradients: a bound on the gradients of the search. Measuring takes one or two more for each pair.
         metric: S of x = Sz, as for `is_minimum`. The values are then those of the generalised problem
             ∇²F(x)v = λ(SSᵀ)⁻¹v, that is of S∇²F(x)S, and not those of ∇²F(x); the vectors are in your own variables.
         seed: of the samples and the random starts.
@@ -76,10 +76,10 @@ def eigenpairs(
     A first run of the Krylov process, fully orthogonalised and restarted where the basis is full, goes on until all
     that is asked for is known to the tolerance. One start sees one vector of each eigenspace. So what was found is
     locked, and another run looks at the rest: for copies of degenerate eigenvalues, and for the proof that there is
-    nothing more. All values are then measured again by products from both sides, at another radius.
+    nothing more. All values are then measured again, on the other side of x and at another radius.
 
-    Cost: one gradient a step, usually some tens for each end; half as many again for the second look; two for each
-    pair.
+    Cost: one gradient a step, usually some tens for each end; a third as many again for the second look; one for each
+    pair. Twice that where noise asks for products from both sides.
 
     >>> from unsaddle import Function
     >>> sizes = torch.tensor([-1.0, -1.0, 0.5, 3.0, 7.0], dtype=torch.float64)
