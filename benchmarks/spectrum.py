@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -32,7 +33,7 @@ from benchmarks.networks import in_double
 from benchmarks.spectrum_cases import distance, index_cases, spectra
 from benchmarks.spectrum_peers import off_by, timed
 from benchmarks.trained_networks import BATCH, Network, networks, trained
-from unsaddle import Eigenpairs, ModelObjective, eigenpairs, morse_index, spectral_density
+from unsaddle import Eigenpairs, ModelObjective, eigenpairs, morse_index, spectral_density, spectrum_by_layer
 from unsaddle.objective import Objective, SecondOrderFunction
 from unsaddle.problems import embedded_digits, prescribed_spectrum, sigmoid_least_squares
 
@@ -181,6 +182,18 @@ def densities(args: Namespace, report: Report) -> None:
     table("density", ["", "probes × steps", "gradients", "L1 distance", "trace (truth)"], rows)
 
 
+def draw(args: Namespace) -> int:
+    """A conv net, layer by layer: extremes and densities."""
+    torch.manual_seed(args.seed)
+    network = networks()["conv, GELU, mean pooling"]()
+    trained(network, args.steps, args.seed)
+    rows = TensorDataset(*(part[:BATCH] for part in network.rows))
+    found = spectrum_by_layer(ModelObjective(network.model, network.loss, rows), lowest=3, highest=3, seed=args.seed)
+    print(found)
+    found.plot().savefig(args.figure)
+    return 0
+
+
 def main() -> int:
     parser = options(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=300, help="of training")
@@ -189,10 +202,13 @@ def main() -> int:
     parser.add_argument(
         "--peers", action="store_true", help="install other tools into a folder of their own, and compare"
     )
+    parser.add_argument("--figure", type=Path, default=None, metavar="FILE", help="draw a conv net, layer by layer")
     parser.add_argument("--only", nargs="*", default=["pairs", "index", "density"], help="parts to run")
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), metavar="PART", help="with this in their name")
     args = parser.parse_args()
     report = Report.begin("spectrum", args)
+    if args.figure is not None:
+        return draw(args)
     if "pairs" in args.only:
         rows = [look(paper_case(args), args, report)]
         for name, make in networks().items():

@@ -152,7 +152,7 @@ def _curvlinops(network: Network, rows: tuple[torch.Tensor, ...], truth: np.ndar
         except Exception as error:
             return Peer(name, "", np.nan, None, f"{type(error).__name__}: {str(error)[:90]}")
         if off <= WITHIN:
-            return Peer(name, f"tol = {tolerance:g}", off, lambda: run(tolerance))
+            return Peer(name, f"tol = {tolerance:g}", off, partial(run, tolerance))
     return Peer(name, "", off, None, f"off by {off:.2g} at tol = {TOLERANCES[-1]:g}")
 
 

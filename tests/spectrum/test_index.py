@@ -67,6 +67,13 @@ def test_an_eigenvalue_at_the_level_is_not_decided_in_float32() -> None:
     assert found.upper >= 1
 
 
+def test_more_ways_down_than_the_basis_holds_are_counted_in_turns() -> None:
+    spectrum = np.r_[np.linspace(-1.0, -0.5, 30), np.linspace(0.2, 1.0, 270)]
+    problem = prescribed_spectrum(spectrum)
+    found = morse_index(problem.objective, torch.zeros(300).double(), gamma=0.1, basis=12)
+    assert (found.lower, found.upper) == (30, 30)
+
+
 def test_a_budget_leaves_the_upper_bound_open() -> None:
     problem = prescribed_spectrum(np.linspace(-0.2, 1.0, 2000))
     found = morse_index(problem.objective, torch.zeros(2000).double(), gamma=0.01, max_gradients=60)

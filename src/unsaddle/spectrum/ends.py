@@ -24,8 +24,8 @@ from unsaddle.vectors import Array
 FLOOR = 1e-3
 """Eigenvalues below this share of the largest one have to be as accurate as one of that size."""
 
-SOLVE_EVERY, FEW = 5, 30
-"""From a basis of `FEW` vectors on, Ritz pairs are computed at every fifth step only: their time would be a sixth of a
+SOLVED = 16
+"""Ritz pairs are computed each time the basis has grown by a sixteenth: those of a large one take longer than a
 gradient of a small network."""
 
 BLIND = 0.5
@@ -75,10 +75,14 @@ class Goal:
     rounding: float = 0.0
     """The rounding of a product: no residual can be asked to be smaller."""
 
-    def wanted(self, values: Array) -> tuple[int, int]:
-        """How many Ritz values at each end are wanted."""
-        low = max(self.lowest, int((values < self.below).sum()))
-        high = max(self.highest, int((values > self.above).sum()))
+    def wanted(self, values: Array, room: int) -> tuple[int, int]:
+        """How many Ritz values at each end are wanted; of those beyond a level, as many as there is room for at once.
+
+        >>> Goal(below=0.0).wanted(np.array([-3.0, -2.0, -1.0, 1.0]), room=2)
+        (2, 0)
+        """
+        low = max(self.lowest, min(room, int((values < self.below).sum())))
+        high = max(self.highest, min(room - min(low, room), int((values > self.above).sum())))
         return min(low, values.size), min(high, values.size - min(low, values.size))
 
 
@@ -147,15 +151,14 @@ def explore(
     process = KrylovProcess(space.restricted(multiply), space.random(generator), capacity, space.project)
     seen = process.projection
     low = high = steps = 0
+    due = goal.lowest + goal.highest
 
     def end(stop: Stop) -> Run:
         return Run(process=process, stop=stop, low=low, high=high, steps=steps, dimension=d)
 
     while steps < goal.num_steps:
         full = seen.size + 1 >= capacity
-        early = goal.lowest + goal.highest <= seen.size < FEW
-        solve = full or early or (seen.size >= FEW and seen.size % SOLVE_EVERY == 0)
-        solve = solve or steps + 1 in (goal.num_steps, goal.patience)
+        solve = full or seen.size >= due or steps + 1 in (goal.num_steps, goal.patience)
         if not process.expand(solve):
             return end(Stop.NOT_FINITE)
         steps += 1
@@ -164,20 +167,24 @@ def explore(
             continue
         if not solve:
             process.solve()
-        low, high = goal.wanted(seen.values)
+        low, high = goal.wanted(seen.values, capacity // 2)
         if exhausted:
             return end(Stop.EVERYTHING)
         if _reached(process, goal, low, high, allowed):
             return end(Stop.DONE)
         if steps >= goal.patience and low == high == 0:
             break
+        due = seen.size + seen.size // SOLVED
         if full and steps < goal.num_steps:
             process.restart(*_kept(capacity, low, high))
+            due = seen.size + (capacity - seen.size) // 3
     return end(Stop.STEPS)
 
 
 def _kept(capacity: int, low: int, high: int) -> tuple[int, int]:
     """Ritz vectors that a restart keeps of each end: those wanted, and two thirds of half of the rest below."""
+    low = min(low, capacity - 2 - min(high, capacity // 4))
+    high = min(high, capacity - 2 - low)
     spare = max(0, capacity - 1 - low - high) // 2
     return max(1, low + 2 * spare // 3), high + spare // 3
 

@@ -165,7 +165,8 @@ def grouped(parameters: Any, groups: Any) -> dict[str, list[str]]:
 
 def _matching(names: list[str], patterns: str | Iterable[str]) -> list[str]:
     wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-    found = [name for name in names if any(fnmatchcase(name, pattern) for pattern in wanted)]
+    own = {name: name.removeprefix("module.") for name in names}  # DDP puts this before every name.
+    found = [n for n in names if any(fnmatchcase(n, pattern) or fnmatchcase(own[n], pattern) for pattern in wanted)]
     if not found:
         known = ", ".join(names[:5])
         raise ValueError(f"no parameter is called {', '.join(wanted)}; there are {known}{', ...' if names[5:] else ''}")

@@ -30,6 +30,7 @@ class Projection:
         self.size = self._first = 0
         self.next_norm = self.asymmetry = self.skew = 0.0
         self._earlier: list[tuple[Array, Array]] = []
+        self.values, self.vectors = np.empty(0), np.empty((0, 0))
 
     def solved(self, products: Array | None = None) -> Array:
         """The Ritz pairs after `extend` by these products, or as it is, as one row of numbers; nan if not finite."""
