@@ -27,7 +27,7 @@ PACKAGES = (
 )  # fmt: skip
 RADII = (5e-3, 5e-4, 5e-5)
 """`fd_eps` of hessian-eigenthings: the default in float32, and shorter ones, of which it is given the best."""
-STEPS = (90, 105, 120, 135, 150, 180, 220)
+STEPS = (90, 105, 120, 135, 150, 180)
 TOLERANCES = (1e-1, 1e-2, 1e-3)
 VECTORS = 80
 """`ncv` of eigsh."""

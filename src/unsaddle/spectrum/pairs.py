@@ -21,7 +21,8 @@ from unsaddle.metric.maps import Map
 from unsaddle.metric.objective import MetricObjective
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.ranks import current
-from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Run, Stop, explore, log_unlucky
+from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Run, Stop, explore
+from unsaddle.spectrum.exclusion import excluded
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.spectrum.measured import Measured, measured
 from unsaddle.spectrum.result import Eigenpairs, Status
@@ -34,6 +35,9 @@ PLENTIFUL_BYTES, LARGEST_BASIS = 256 << 20, 300
 LOOKS, SHARE = 30, 1.0 / 3.0
 """Looks for copies of degenerate eigenvalues, each from another start, go on while they find some. A look that finds
 nothing ends with its proof, or after this share of the steps of the first run: it then proves less."""
+
+FLOOR_OF_STATUS = 1e-2
+"""Values below this share of the largest one are as good as one of that size, for the status: float32 has no more."""
 
 SURVEY_GRADIENTS = 12
 """What the survey of gradients around x, and the one at x, take at most."""
@@ -138,7 +142,7 @@ def pairs_of(
         left = hessian.steps_left(max_gradients, largest)
         if run.stop is Stop.NOT_FINITE or space.dimension == 0 or left < 1 or run.stop is Stop.STEPS:
             break
-        below, above = _levels(values, goal, largest)
+        below, above = _levels(values, goal)
         again = Goal(
             below=below,
             above=above,
@@ -150,7 +154,8 @@ def pairs_of(
         )
         run = explore(hessian, space, again, capacity, generator, largest)
         memory, largest = max(memory, capacity + 2 + len(space.locked)), max(largest, run.process.largest)
-        bound = _excluded(hessian, run, replace(again, delta=goal.delta), largest)
+        error = run.process.projection.skew + hessian.rounding(largest)
+        bound = excluded(run, goal.delta, error, goal.lowest > 0, goal.highest > 0)
         if not (run.low or run.high or run.stop is Stop.EVERYTHING):
             break
         values = _lock(space, run, values)
@@ -180,7 +185,7 @@ def _lock(space: Space, run: Run, values: Array) -> Array:
     return np.concatenate([values, run.process.projection.values[run.indices]])
 
 
-def _levels(values: Array, goal: Goal, largest: float) -> tuple[float, float]:
+def _levels(values: Array, goal: Goal) -> tuple[float, float]:
     """The last of the lowest values, and of the highest ones: what lies beyond them should have been found."""
     ordered, below, above = np.sort(values), -math.inf, math.inf
     if goal.lowest:
@@ -190,33 +195,6 @@ def _levels(values: Array, goal: Goal, largest: float) -> tuple[float, float]:
         above = float(ordered[-goal.highest])
         above += goal.tolerance * abs(above)
     return below, above
-
-
-def _excluded(hessian: Hessian, run: Run, goal: Goal, largest: float) -> tuple[float, float]:
-    """What the last run proves of the rest of the space: all its eigenvalues lie between these."""
-    seen, allowed = run.process.projection, log_unlucky(run.dimension, goal.delta)
-    error = seen.skew + hessian.rounding(largest)
-    if run.stop is Stop.EVERYTHING:
-        return float(seen.values[0]) - error, float(seen.values[-1]) + error
-    low, high = -math.inf, math.inf
-    if math.isfinite(goal.below):
-        low = _farthest(lambda t: seen.log_missed_at(float(seen.values[0]) - t) <= allowed, largest)
-        low = float(seen.values[0]) - low - error
-    if math.isfinite(goal.above):
-        high = _farthest(lambda t: seen.log_missed_at(float(seen.values[-1]) + t) <= allowed, largest)
-        high = float(seen.values[-1]) + high + error
-    return low, high
-
-
-def _farthest(holds: Any, largest: float) -> float:
-    """The smallest t, to one per cent, from which on something holds; inf if not even at twice `largest`."""
-    above, below = 2.0 * largest, 1e-9 * largest
-    if largest == 0.0 or not holds(above):
-        return math.inf
-    while above > 1.01 * below:
-        middle = math.sqrt(below * above)
-        below, above = (below, middle) if holds(middle) else (middle, above)
-    return above
 
 
 def _measured(
@@ -259,10 +237,6 @@ def _measured(
         cost=hessian.ledger.cost,
         memory=memory,
     )
-
-
-FLOOR_OF_STATUS = 1e-2
-"""Values below this share of the largest one are as good as one of that size, for the status: float32 has no more."""
 
 
 def _sampling_errors(
