@@ -28,6 +28,7 @@ LAYERS = (
     "curvature/krylov/",
     "escape/",
     "judgement/",
+    "spectrum/",
     "options.py",
     "run.py",
     "first_order/",
@@ -48,7 +49,12 @@ LAYERS = (
 FACE = ("__init__.py", "__main__.py")
 """What users see of all layers. `__version__` is all that the package itself may take from it."""
 
-ONLY_TYPES = {("judgement/plots.py", "judgement/verdict.py")}
+ONLY_TYPES = {
+    ("judgement/plots.py", "judgement/verdict.py"),
+    ("spectrum/plots.py", "spectrum/density.py"),
+    ("spectrum/plots.py", "spectrum/layers.py"),
+    ("spectrum/plots.py", "spectrum/result.py"),
+}
 """Imports under `if TYPE_CHECKING` that would be a cycle if they were executed."""
 
 MODULES = {module(path): path for path in files()}

@@ -87,6 +87,7 @@ ELSEWHERE = {
         "report/complexity_statements.py",
     ],
     "report/test_page.py": ["report/blocks.py", "report/provenance.py", "report/sections.py", "report/style.py"],
+    "spectrum/test_pairs.py": ["spectrum/plots.py", "spectrum/result.py"],
     "test_cli.py": ["commands/output.py", "commands/report.py", "commands/reproduce.py"],
     "test_methods.py": ["options.py", "progress.py"],
     "curvature/test_renormalisation.py": ["theory/renormalised.py"],

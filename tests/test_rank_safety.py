@@ -16,6 +16,7 @@ from tests.source import files
 ROOMS = (
     "curvature/",
     "judgement/",
+    "spectrum/",
     "measure/",
     "metric/",
     "escape/",
@@ -37,6 +38,7 @@ SCALAR = "one number, from a generator that all ranks have alike"
 BLOCKS = "parts of a block, which `vectors.total` sums over blocks and ranks"
 HERE = "the room that this rank's part needs"
 SMALL = "the small matrix, which all ranks hold alike"
+VALUES = "eigenvalues, which all ranks hold alike"
 SUMMED = "handed to `vectors.summed` in the same line or the next"
 WHOLE = "a matrix, which is refused where ranks hold parts"
 COUNT = "how many vectors a basis holds"
@@ -55,10 +57,14 @@ ALLOWED = {
     ("curvature/krylov/process.py", "_columns", "shape"): COUNT,
     ("curvature/krylov/projection.py", "solved", "all"): SMALL,
     ("curvature/krylov/projection.py", "extend", "max"): SMALL,
-    ("curvature/krylov/projection.py", "log_missed", "@"): SMALL,
+    ("curvature/krylov/process.py", "_purify", "@"): SUMMED,
+    ("curvature/krylov/process.py", "solve", "max"): SMALL,
+    ("curvature/krylov/projection.py", "log_missed_at", "@"): SMALL,
+    ("curvature/krylov/projection.py", "log_missed_at", "any"): SMALL,
     ("curvature/neon.py", "_sweep", "dot"): BLOCKS,
     ("curvature/neon_plus.py", "_sweep", "dot"): BLOCKS,
     ("measure/noise.py", "is_low_precision", "sum"): BLOCKS,
+    ("measure/where.py", "_shares", "sum"): BLOCKS,
     ("metric/given.py", "as_map", "shape"): WHOLE,
     ("metric/given.py", "_of_inverse_hessian", "all"): WHOLE,
     ("metric/given.py", "_of_inverse_hessian", "max"): WHOLE,
@@ -73,6 +79,27 @@ ALLOWED = {
     ("metric/maps.py", "diagonal", "amin"): "over ranks",
     ("metric/maps.py", "apply", "@"): WHOLE,
     ("metric/maps.py", "solve", "@"): WHOLE,
+    ("spectrum/density.py", "__str__", "max"): VALUES,
+    ("spectrum/density.py", "__str__", "min"): VALUES,
+    ("spectrum/density.py", "__str__", "sum"): VALUES,
+    ("spectrum/density.py", "_gaussians", "@"): VALUES,
+    ("spectrum/density.py", "_probe", "@"): SMALL,
+    ("spectrum/density.py", "_smoothed", "@"): VALUES,
+    ("spectrum/density.py", "_smoothed", "max"): VALUES,
+    ("spectrum/density.py", "_smoothed", "mean"): VALUES,
+    ("spectrum/density.py", "_smoothed", "min"): VALUES,
+    ("spectrum/density.py", "_smoothed", "std"): VALUES,
+    ("spectrum/ends.py", "errors", "min"): VALUES,
+    ("spectrum/ends.py", "wanted", "sum"): VALUES,
+    ("spectrum/index.py", "_index", "sum"): VALUES,
+    ("spectrum/index.py", "run", "sum"): VALUES,
+    ("spectrum/measured.py", "combined", "@"): COMBINED,
+    ("spectrum/measured.py", "is_finite", "all"): VALUES,
+    ("spectrum/measured.py", "measured", "@"): SMALL,
+    ("spectrum/measured.py", "measured", "all"): SMALL,
+    ("spectrum/pairs.py", "_measured", "all"): VALUES,
+    ("spectrum/pairs.py", "basis_size", "numel"): f"{HERE}; the smallest over ranks is taken",
+    ("spectrum/space.py", "project", "@"): SUMMED,
     ("first_order/scsg.py", "epoch_length", "rand"): SCALAR,
     ("baselines/svrg_hessian.py", "minimize", "rand"): SCALAR,
     ("torch_optim/flatness.py", "flat_tensors", "numel"): "parameters: of a sharded one this is the whole",

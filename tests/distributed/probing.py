@@ -28,7 +28,20 @@ from tests.distributed.models import (
     whole,
     wrap,
 )
-from unsaddle import FiniteSum, ModelObjective, is_minimum, minimize, negative_curvature, ranks, vectors
+from unsaddle import (
+    FiniteSum,
+    ModelObjective,
+    eigenpairs,
+    is_minimum,
+    minimize,
+    morse_index,
+    negative_curvature,
+    ranks,
+    spectral_density,
+    spectrum_by_layer,
+    vectors,
+    where,
+)
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extract import answer
@@ -146,6 +159,36 @@ def metric(kind: str, folder: Path) -> dict[str, Any]:
         "kind": verdict.kind,
         "untouched": same(before, bits(model)),
     }
+
+
+def spectrum(kind: str, folder: Path) -> dict[str, Any]:
+    """Eigenpairs, index, density, layers and `where`, and what they left behind."""
+    out: dict[str, Any] = {}
+    for dtype in (torch.float64, torch.float32):
+        model = wrap(network(dtype), kind)
+        loss(model, list(own_rows(dtype)[:])).backward()
+        before = bits(model)
+        F = ModelObjective(model, loss, own_rows(dtype), micro_batch=64)
+        pairs = eigenpairs(F, lowest=3, highest=3)
+        index = morse_index(F, gamma=1e-3 if dtype is torch.float64 else 1e-2)
+        density = spectral_density(F, probes=3, steps=20)
+        layers = spectrum_by_layer(F, groups=["0.*", "*"], density=False)
+        seen = where(F, pairs.vectors[0])
+        out[str(dtype)] = {
+            "values": pairs.values.tolist(),
+            "errors": pairs.errors.tolist(),
+            "vector": whole(pairs.vectors[-1], F),
+            "index": (index.lower, index.upper),
+            "grid": density.grid.tolist(),
+            "density": density.density.tolist(),
+            "trace": density.trace,
+            "blocks": [layer.pairs.values.tolist() for layer in layers.layers],
+            "dimensions": [layer.pairs.dimension for layer in layers.layers],
+            "where": {n.removeprefix("module."): share for n, share in zip(seen.names, seen.shares, strict=True)},
+            "sizes": sorted(seen.sizes),
+        }
+        out[f"untouched, {dtype}"] = same(before, bits(model))
+    return out
 
 
 def noise(kind: str, folder: Path) -> dict[str, Any]:

@@ -302,5 +302,6 @@ def _result(search: Search, name: str, status: Status, scale: Scale = UNKNOWN, *
         noise=scale.noise,
         relative_noise=relative,
         gradient_norm=f_hat.grad_norm,
+        _objective=search.objective,
         **(fields | known),
     )

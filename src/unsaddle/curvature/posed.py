@@ -120,6 +120,7 @@ class Posed:
             "measurements": tuple(_stretched(m, n) for m in found.measurements),
             "history": tuple((spent, quotient / n**2) for spent, quotient in found.history),
             "start": None,
+            "_objective": self.own_objective,
         }
 
     def _unit(self, w: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ from torch import Tensor
 from unsaddle.cost import Cost
 from unsaddle.measure.direction import Measurement, Scale
 from unsaddle.measure.survey import Survey
+from unsaddle.measure.where import Where, where
+from unsaddle.objective import Objective
 
 
 class Status(Enum):
@@ -162,11 +164,16 @@ class Curvature:
     """The random start of a quick search. The first entry of the history is the curvature along it."""
     history: tuple[tuple[int, float], ...] = field(default=(), repr=False)
     """(gradients or Hessian products spent, quotient) for each step, if it was asked for."""
+    _objective: Objective | None = field(default=None, repr=False)
 
     @property
     def found(self) -> bool:
         """Whether there is a direction."""
         return self.direction is not None
+
+    def where(self) -> Where | None:
+        """Which tensors of a model, or which variables, the direction lives in; None if there is no direction."""
+        return None if self.direction is None or self._objective is None else where(self._objective, self.direction)
 
     def __str__(self) -> str:
         c, measured = self.cost, ""

@@ -13,6 +13,7 @@ from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, Drop
 from unsaddle.judgement.judge import Judgement, Kind
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError
+from unsaddle.measure.where import Where, where
 from unsaddle.objective import Objective
 
 if TYPE_CHECKING:
@@ -90,6 +91,10 @@ class Verdict:
             fall = f" F falls by {self.drop:.3g} along it{at}{ways}."
         norm = f"The gradient norm is {self.gradient_norm:.3g}{error}{counts}."
         return f"{head} {self.reason}{fall} {norm} {sought} with {' and '.join(work)}."
+
+    def where(self) -> Where | None:
+        """Which tensors of a model, or which variables, the direction lives in; None if there is no direction."""
+        return None if self.direction is None else where(self._objective, self.direction)
 
     def plot(self) -> Figure:
         """Draw the loss along ± the deciding direction with the predicted quadratic, and curvature against gradients.

@@ -97,3 +97,51 @@ def test_what_is_nearly_inside_the_basis_is_made_orthogonal_to_full_precision() 
         _, length, _ = _orthogonalise(basis, w, projection)
         assert length == pytest.approx(float(w.norm()), rel=1e-6)
         assert float((basis @ w).norm()) <= 1e-13 * length
+
+
+def test_ritz_pairs_may_be_computed_later() -> None:
+    hessian = random_symmetric(40, seed=1)
+    at_once, later = process_of(hessian, capacity=12), process_of(hessian, capacity=12)
+    for _ in range(10):
+        assert at_once.expand()
+        assert later.expand(solve=False)
+    assert later.projection.values.size == 0
+    later.solve()
+    assert np.array_equal(later.projection.values, at_once.projection.values)
+    assert later.largest == at_once.largest
+
+
+def test_a_restart_keeps_what_it_is_told_to() -> None:
+    process = process_of(random_symmetric(60, seed=2), capacity=20)
+    while not process.full:
+        process.expand()
+    values = process.projection.values
+    process.restart(lowest=2, highest=3)
+    assert process.projection.size == 5
+    process.expand()
+    assert process.projection.values[0] <= values[0] + 1e-9
+    assert process.projection.values[-1] >= values[-1] - 1e-9
+
+
+def test_a_process_stays_in_the_subspace_that_it_is_projected_on() -> None:
+    """The map is zero outside of it, next to the end of the spectrum, which rounding would find."""
+    size = 120
+    diagonal = torch.cat([torch.zeros(1), torch.linspace(1.0, 1000.0, size - 1)]).to(DOUBLE)
+
+    def project(w: Tensor) -> Tensor:
+        w[0] = 0.0
+        return w
+
+    def leaking(q: Tensor, out: Tensor) -> None:
+        project(out.copy_(diagonal * q))
+        out[0] += 1e-16  # As rounding does.
+
+    start = project(torch.ones(size, dtype=DOUBLE))
+    seen = []
+    for subspace in (None, project):
+        process = KrylovProcess(leaking, start / start.norm(), size, subspace)
+        for _ in range(size - 2):
+            process.expand(solve=False)
+        seen.append(float(process._basis[: size - 1, 0].abs().max()))
+    assert seen[0] > 1e-3
+    assert seen[1] < 1e-12

@@ -171,3 +171,23 @@ def test_the_smallest_gamma_that_is_excluded_falls_with_the_steps_and_is_rarely_
     assert len(known) >= 10
     assert known == sorted(known, reverse=True)
     assert known[-1] <= 0.2
+
+
+@pytest.mark.parametrize("capacity", [8, 40])
+def test_the_bound_at_a_level_holds_for_every_eigenvector(capacity: int) -> None:
+    """At its own eigenvalue each eigenvector's component in the start is within the bound, also between Ritz values."""
+    spectrum = np.linspace(-1.0, 1.0, 30)
+    hessian, vectors = matrix(spectrum, seed=3)
+    lanczos = Lanczos(hessian, np.random.default_rng(4).normal(size=30), capacity)
+    for _ in steps(lanczos, 20, keep=4):
+        for value, v in zip(spectrum, vectors.T, strict=True):
+            component = math.log(float(lanczos.start @ v) ** 2)
+            assert component <= lanczos.projection.log_missed_at(value) + 1e-6
+    assert lanczos.projection.log_missed_at(2.0) < lanczos.projection.log_missed_at(1.05)
+
+
+def test_at_a_ritz_value_nothing_is_excluded() -> None:
+    projection = Projection(2)
+    projection.extend(np.array([1.0]), 0.5)
+    assert projection.log_missed_at(1.0) == math.inf
+    assert projection.log_missed_at(0.0) < 0.0

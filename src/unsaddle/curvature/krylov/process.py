@@ -1,7 +1,7 @@
 """The Krylov process: an orthonormal basis that grows by one product at a time, and the Hessian projected on it.
 
 Its clients: `certificate` finds or excludes negative curvature with gradient differences, `lanczos` does so with exact
-products, `smoothness` measures L1.
+products, `smoothness` measures L1, `spectrum` has eigenpairs and densities.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ BREAKDOWN = 10.0
 """The space is invariant if no more than so many roundings of the largest eigenvalue are left of a product."""
 
 
+SHORT = {torch.float32: 1e-2, torch.float64: 1e-6}
+"""If no more than this share of the largest eigenvalue is left of a product, its rounding is not small beside it."""
+
+
 class KrylovProcess:
     """Q, an orthonormal basis of a Krylov space, and M = sym(QᵀHQ).
 
@@ -39,7 +43,8 @@ class KrylovProcess:
 
     Full reorthogonalisation and the symmetrised projection keep the Ritz values right for products with an error. The
     three-term recurrence would not. `start` is the unit vector q_0. A basis of `capacity` vectors must be restarted
-    before it can grow. Memory: capacity + 1 vectors in one block.
+    before it can grow. If the operator maps into a subspace, `project` brings a vector into it, in place: rounding
+    would lead out of it. Memory: capacity + 1 vectors in one block.
 
     Attributes:
         projection: M and its Ritz pairs.
@@ -51,13 +56,16 @@ class KrylovProcess:
     (True, True, [2.0])
     """
 
-    def __init__(self, operator: Operator, start: Tensor, capacity: int) -> None:
+    def __init__(
+        self, operator: Operator, start: Tensor, capacity: int, project: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
         self._dimension = vectors.dimension(start)
         self._operator, self._capacity = operator, min(capacity, self._dimension)
         self._basis = torch.empty(self._capacity + 1, start.numel(), dtype=start.dtype, device=start.device)
         self._basis[0] = start
         self.projection = Projection(self._capacity + 1)
         self.largest = 0.0
+        self._project = project
 
     @property
     def full(self) -> bool:
@@ -70,19 +78,50 @@ class KrylovProcess:
         size, rounding = self.projection.size, BREAKDOWN * torch.finfo(self._basis.dtype).eps * self.largest
         return size > 0 and (size == self._dimension or self.projection.next_norm <= rounding)
 
-    def expand(self) -> bool:
-        """Takes one product and extends the basis by it. Returns False, with no change, if it was not finite."""
+    def expand(self, solve: bool = True) -> bool:
+        """Takes one product and extends the basis by it. Returns False, with no change, if it was not finite.
+
+        Without `solve` the Ritz pairs stay those of the smaller basis: those of a large one take time.
+        """
         j = self.projection.size
         w = self._basis[j + 1]
         self._operator(self._basis[j], w)
-        products, b, solved = _orthogonalise(self._basis[: j + 1], w, self.projection)
+        products, b, solved = _orthogonalise(self._basis[: j + 1], w, self.projection, solve)
         if not (math.isfinite(b) and np.isfinite(products).all()):
             return False
         self.projection.extend(products, b, solved)
-        self.largest = max(self.largest, math.hypot(b, *products), float(np.abs(self.projection.values).max()))
+        self.largest = max(self.largest, math.hypot(b, *products))
+        if solve:
+            self.largest = max(self.largest, float(np.abs(self.projection.values).max()))
         if b > 0.0:
             w.div_(b)
+            if self._project is not None:
+                self._project(w)  # What rounding leaves of another eigenvector would grow from step to step.
+                if b <= SHORT[w.dtype] * self.largest:
+                    self._purify(w)
         return True
+
+    def _purify(self, w: Tensor) -> None:
+        """Takes out of a short remainder, now a unit vector, what rounding has left in it; or says that it is no more.
+
+        If half of it was rounding, there is no new direction, and the space counts as invariant.
+        """
+        assert self._project is not None
+        basis = self._basis[: self.projection.size]
+        for _ in range(2):
+            taken = vectors.summed(basis @ self._project(w))
+            torch.addmv(w, basis.T, taken, alpha=-1.0, out=w)
+        length = vectors.norm(self._project(w))
+        if length < 0.5:
+            self.projection.next_norm = 0.0
+        else:
+            w.div_(length)
+
+    def solve(self) -> None:
+        """Computes the Ritz pairs of the whole basis, if steps went without."""
+        _, pairs = vectors.summed_and_said(self._basis.new_zeros(0), self.projection.solved())
+        self.projection.take(pairs)
+        self.largest = max(self.largest, float(np.abs(self.projection.values).max()))
 
     def vector(self, index: int) -> Tensor:
         """A Ritz vector, normalised; 0 is the lowest, −1 the highest."""
@@ -90,10 +129,14 @@ class KrylovProcess:
         v = self._basis[: self.projection.vectors.shape[0]].T @ coefficients
         return v.div_(vectors.norm(v))
 
-    def restart(self) -> None:
-        """Keeps Ritz vectors of both ends and the next basis vector, in place: a thick restart (Wu and Simon 2000)."""
+    def restart(self, lowest: int | None = None, highest: int | None = None) -> None:
+        """Keeps Ritz vectors of both ends and the next basis vector, in place: a thick restart (Wu and Simon 2000).
+
+        By default a fixed share of each end is kept. The Ritz pairs must be those of the whole basis.
+        """
         size = self.projection.size
-        lowest, highest = max(1, size * KEEP_LOWEST // 20), size * KEEP_HIGHEST // 20
+        lowest = max(1, size * KEEP_LOWEST // 20) if lowest is None else lowest
+        highest = size * KEEP_HIGHEST // 20 if highest is None else highest
         keep = lowest + highest
         coefficients = torch.from_numpy(self.projection.restart(lowest, highest).T.copy()).to(self._basis)
         for block in _column_blocks(self._basis):
@@ -101,14 +144,18 @@ class KrylovProcess:
         self._basis[keep] = self._basis[size]
 
 
-def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Array, float, Array]:
-    """w ← w − QQᵀw in place; returns Qᵀw, the length of the new w, and the Ritz pairs.
+def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection, solve: bool = True) -> tuple[Array, float, Array]:
+    """w ← w − QQᵀw in place; returns Qᵀw, the length of the new w, and the Ritz pairs, none without `solve`.
 
     The basis is read twice: for h = Qᵀw, and then, block by block in the cache, for w − Qh and for its part in Q that
     rounding has left. Only if this part is too long is it taken out too ("twice is enough"). On several ranks, the Ritz
     pairs of the first come with the second message: processors round eigenvalues differently, and all ranks must decide
     alike.
     """
+
+    def pairs() -> Array:
+        return projection.solved(products) if solve else np.empty(0)
+
     taken = vectors.summed(basis @ w)
     left = torch.zeros_like(taken)
     for block, part in zip(_column_blocks(basis), torch.split(w, _columns(basis)), strict=True):
@@ -116,12 +163,12 @@ def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection) -> tuple[Ar
         torch.addmv(left, block, part, out=left)
     products = np.array(taken.tolist())
     numbers = torch.cat([left, torch.dot(w, w).reshape(1)])
-    (*leftover, squared), solved = vectors.summed_and_said(numbers, projection.solved(products))
+    (*leftover, squared), solved = vectors.summed_and_said(numbers, pairs())
     length = _length(w, squared)
     if not math.hypot(*leftover) <= LEFTOVER[w.dtype] * length:
         torch.addmv(w, basis.T, torch.tensor(leftover, dtype=w.dtype, device=w.device), alpha=-1.0, out=w)
         products = products + leftover
-        (squared,), solved = vectors.summed_and_said(torch.dot(w, w).reshape(1), projection.solved(products))
+        (squared,), solved = vectors.summed_and_said(torch.dot(w, w).reshape(1), pairs())
         length = _length(w, squared)
     return products, length, solved
 

@@ -28,23 +28,37 @@ class Projection:
     def __init__(self, capacity: int) -> None:
         self._m = np.zeros((capacity + 1, capacity + 1))
         self.size = self._first = 0
-        self.next_norm = self.asymmetry = 0.0
+        self.next_norm = self.asymmetry = self.skew = 0.0
         self._earlier: list[tuple[Array, Array]] = []
+        self.values, self.vectors = np.empty(0), np.empty((0, 0))
 
-    def solved(self, products: Array) -> Array:
-        """The Ritz pairs after `extend`, as one row of numbers; nan if a product is not finite."""
+    def solved(self, products: Array | None = None) -> Array:
+        """The Ritz pairs after `extend` by these products, or as it is, as one row of numbers; nan if not finite."""
         j = self.size
+        if products is None:
+            return _eigh(self._m[:j, :j].copy())
         return _eigh(self._grown(products)) if np.isfinite(products).all() else np.full((j + 1) * (j + 2), math.nan)
 
     def extend(self, products: Array, next_norm: float, solved: Array | None = None) -> None:
-        """Adds a column of HQ: `products` = Qᵀ(Hq_last), `next_norm` = b, and the Ritz pairs if already `solved`."""
+        """Adds a column of HQ: `products` = Qᵀ(Hq_last), `next_norm` = b, and the Ritz pairs if already `solved`.
+
+        With an empty `solved`, the Ritz pairs stay those of the smaller basis.
+        """
         j = self.size
         pairs = self.solved(products) if solved is None else solved
-        self.asymmetry = max(self.asymmetry, float(np.abs(self._m[:j, j] - products[:j]).max(initial=0.0)))
+        off = np.abs(self._m[:j, j] - products[:j])
+        self.asymmetry = max(self.asymmetry, float(off.max(initial=0.0)))
+        self.skew = math.hypot(self.skew, *off)
         self._m[: j + 1, : j + 1] = self._grown(products)
         self.size, self.next_norm = j + 1, next_norm
         self._m[j + 1, j] = self._m[j, j + 1] = next_norm
-        self.values, self.vectors = pairs[: j + 1], pairs[j + 1 :].reshape(j + 1, j + 1)
+        if pairs.size:
+            self.take(pairs)
+
+    def take(self, pairs: Array) -> None:
+        """Sets the Ritz pairs, as `solved` has them."""
+        n = self.size
+        self.values, self.vectors = pairs[:n], pairs[n:].reshape(n, n)
 
     def _grown(self, products: Array) -> Array:
         """M with one row and one column more."""
@@ -55,6 +69,8 @@ class Projection:
         grown[:j, j] = grown[j, :j] = (grown[:j, j] + products[:j]) / 2.0
         return grown
 
+    skew: float
+    """‖QᵀHQ − its transpose‖_F, as far as entries were measured twice: an observed error of the products."""
     values: Array
     """Ritz values, ascending."""
     vectors: Array
@@ -73,8 +89,18 @@ class Projection:
         """
         if any(values[0] <= -gamma for values in (self.values, *(values for values, _ in self._earlier))):
             return math.inf
-        y = self.next_norm * (self.vectors @ (self.vectors[-1] / (self.values + gamma)))[self._first :]
-        factors = [float(y[0]), *(float(weights @ (1.0 / (values + gamma))) for values, weights in self._earlier)]
+        return self.log_missed_at(-gamma)
+
+    def log_missed_at(self, level: float) -> float:
+        """log of a bound on (q_0·v)² for an eigenvector v whose eigenvalue is just `level`; inf at a Ritz value.
+
+        It holds at every level. Beyond all Ritz values, also of earlier bases, it holds for everything farther out, at
+        either end of the spectrum.
+        """
+        if any((values == level).any() for values in (self.values, *(values for values, _ in self._earlier))):
+            return math.inf
+        y = self.next_norm * (self.vectors @ (self.vectors[-1] / (self.values - level)))[self._first :]
+        factors = [float(y[0]), *(float(weights @ (1.0 / (values - level))) for values, weights in self._earlier)]
         if 0.0 in factors:
             return -math.inf
         return 2.0 * sum(math.log(abs(factor)) for factor in factors) - math.log1p(float(y @ y))

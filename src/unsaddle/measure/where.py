@@ -1,0 +1,111 @@
+"""`where`: which tensors of a model, or which variables, a direction lives in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks, vectors
+from unsaddle.objective import Objective, as_objective
+from unsaddle.ranks import together
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TOLD, MOST_TOLD = 0.9, 4
+"""A sentence names tensors until they hold this share together, but at most so many."""
+
+DRAWN = 20
+"""Bars of a chart; and variables that are told apart where there is no model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """The answer of `where`: shares of a direction's squared length, largest first."""
+
+    names: tuple[str, ...]
+    shares: tuple[float, ...]
+    """They sum to 1."""
+    sizes: tuple[float, ...]
+    """The share of all entries that each tensor has: what a random direction would have in it."""
+
+    def __str__(self) -> str:
+        told, held = list[str](), 0.0
+        for name, share in zip(self.names, self.shares, strict=True):
+            if held >= TOLD or len(told) == MOST_TOLD:
+                break
+            told.append(f"{share:.0%} in {name}")
+            held += share
+        rest = f"; {1.0 - held:.0%} in {len(self.names) - len(told)} others" if len(told) < len(self.names) else ""
+        return f"{', '.join(told)}{rest}."
+
+    def plot(self) -> Figure:
+        """Draw the shares as bars, with those of a random direction. Needs matplotlib, of the extra `plot`."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise ImportError("plot() needs matplotlib; install it with pip install 'unsaddle[plot]'") from error
+        names = self.names[:DRAWN][::-1]
+        figure = Figure(figsize=(7.0, 1.2 + 0.22 * len(names)), layout="constrained")
+        axes = figure.subplots()
+        axes.barh(names, self.shares[:DRAWN][::-1], color="tab:blue", label="direction")
+        axes.plot(self.sizes[:DRAWN][::-1], names, "k|", label="a random direction")
+        axes.set_xlabel("share of the squared length")
+        axes.legend(frameon=False)
+        return figure
+
+
+def where(objective: Objective, direction: Tensor) -> Where:
+    """Tell which tensors of a model a direction lives in. Without a model: which variables.
+
+    Args:
+        objective: F, such as a `ModelObjective`.
+        direction: a vector like F's point, such as `verdict.direction`; on several ranks, this rank's part of it.
+
+    >>> from unsaddle import Function
+    >>> print(where(Function(lambda x: x.sum()), torch.tensor([0.0, 3.0, 4.0])))
+    64% in x[2], 36% in x[1]; 0% in 1 others.
+    """
+    whole = as_objective(objective)
+    with together(whole.ranks):
+        v = checks.point(direction, "direction")
+        return _shares(v, whole.parameters)
+
+
+def _shares(v: Tensor, parameters: Any) -> Where:
+    unit = v / vectors.norm(v)
+    if parameters is None:
+        return _by_variable(unit)
+    if unit.shape != (parameters.dimension,):
+        raise ValueError(f"direction must have one entry a parameter, ({parameters.dimension},), got {tuple(v.shape)}")
+    squares, counts = [], []
+    for _, part in parameters.pieces(unit):
+        squares.append(part.double().square().sum())
+        counts.append(torch.ones_like(part, dtype=torch.float64).sum())
+    held = vectors.total([[*squares, *counts]])
+    sizes, d = held[len(squares) :], vectors.dimension(v)
+    return _ordered(list(parameters.names), held[: len(squares)], [size / d for size in sizes])
+
+
+def _by_variable(unit: Tensor) -> Where:
+    """The variables with the largest shares, and all others together."""
+    shares = unit.double().square().tolist()
+    order = sorted(range(len(shares)), key=lambda i: -shares[i])[: DRAWN - 1]
+    names, held = [f"x[{i}]" for i in order], [shares[i] for i in order]
+    sizes, others = [1.0 / len(shares)] * len(order), len(shares) - len(order)
+    if others:
+        names, held = [*names, f"{others} other variables"], [*held, max(0.0, 1.0 - sum(held))]
+        sizes = [*sizes, others / len(shares)]
+    return _ordered(names, held, sizes)
+
+
+def _ordered(names: list[str], shares: list[float], sizes: list[float]) -> Where:
+    order, total = sorted(range(len(names)), key=lambda i: -shares[i]), sum(shares)
+    return Where(
+        names=tuple(names[i] for i in order),
+        shares=tuple(shares[i] / total for i in order),
+        sizes=tuple(sizes[i] for i in order),
+    )

@@ -1,0 +1,297 @@
+"""`spectral_density`: how the eigenvalues of the Hessian are distributed, with gradients only."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unsaddle import checks
+from unsaddle.cost import Cost, Ledger
+from unsaddle.curvature.krylov.process import KrylovProcess
+from unsaddle.judgement.watch import shown
+from unsaddle.measure import student
+from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
+from unsaddle.spectrum.hessian import Hessian, hessian_at
+from unsaddle.spectrum.result import Status
+from unsaddle.spectrum.space import Space
+from unsaddle.vectors import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WIDTH, STEPS_A_WIDTH = 0.02, 1.0
+"""The smoothing as a share of the range of the spectrum, and the steps that resolve it, over 1/width. On [−1, 1] the
+Chebyshev coefficients of a Gaussian of width w fall as exp(−k²w²/2), and m steps are exact to degree 2m − 1: with
+m = 2/w, which is 1/width, what is left is exp(−8)."""
+
+FEWEST_PROBES, MOST_PROBES = 4, 48
+"""Random probes, by default: the fewest, and the most if the spread asks for more."""
+
+FEW_DIMENSIONS = 2048
+"""In so few dimensions every eigenvalue is computed, if probes would take as many products. The basis takes 32 MB."""
+
+SPREAD = 0.012
+"""Probes are added until the standard error of the density, integrated, is below this."""
+
+POINTS = 512
+"""Points of the grid."""
+
+CONFIDENCE = 0.95
+"""Of the error of the trace."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Density:
+    """The answer of `spectral_density`."""
+
+    grid: Array
+    density: Array
+    """The density of eigenvalues on the grid; it integrates to 1. It is smoothed by a Gaussian of width `width`."""
+    spread: Array
+    """Its standard error on the grid, over the probes; 0 where every eigenvalue is known."""
+    width: float
+    trace: float
+    """The sum of all eigenvalues."""
+    trace_error: float
+    """How far that may be off, at confidence 0.95 over the probes."""
+    nodes: Array = field(repr=False)
+    """Values and weights before smoothing: quadrature nodes, or the eigenvalues. The weights sum to 1."""
+    weights: Array = field(repr=False)
+    probes: int
+    steps: int
+    """Products a probe."""
+    exact: bool
+    """Whether every eigenvalue is known, as it is in few dimensions."""
+    dimension: int
+    status: Status
+    cost: Cost
+
+    def __str__(self) -> str:
+        how = "every eigenvalue" if self.exact else f"{self.probes} probes of {self.steps} steps"
+        if not self.nodes.size:
+            return f"Density of d = {self.dimension} eigenvalues: {self.status.value}."
+        ends = f"between {self.nodes.min():.4g} and {self.nodes.max():.4g}"
+        negative = float(self.weights[self.nodes < -self.width].sum())
+        return (
+            f"Density of d = {self.dimension} eigenvalues, {ends}, by {how}. Trace {self.trace:.5g} ± "
+            f"{self.trace_error:.1g}. A share of {negative:.2g} is below {-self.width:.2g}, the negative of the "
+            f"smoothing width. {self.cost.gradients} gradients."
+        )
+
+    def plot(self) -> Figure:
+        """Draw the density on a logarithmic scale, with its spread. Needs matplotlib, of the extra `plot`."""
+        from unsaddle.spectrum.plots import plot_density
+
+        return plot_density(self)
+
+
+class Quadrature(NamedTuple):
+    """One probe: nodes, and weights that sum to 1."""
+
+    nodes: Array
+    weights: Array
+
+
+@with_its_ranks
+def spectral_density(
+    objective: Objective,
+    x: Tensor | None = None,
+    *,
+    width: float = WIDTH,
+    probes: int | None = None,
+    steps: int | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Density:
+    """The density of the eigenvalues of ∇²F(x), with its spread over random probes, and the trace with its error.
+
+    Args:
+        objective: F.
+        x: the point. It may be left out for an objective that has a `point` of its own, such as a model.
+        width: of the Gaussian that the density is smoothed by, as a share of the range of the spectrum.
+        probes: random vectors. By default 4, and up to 48 until the standard error of the density, integrated, is
+            below 0.012.
+        steps: products a probe, and vectors that are held. By default 1/width. Fewer make the smoothing wider.
+        samples: |S|, drawn once; the density is then that of F_S. None for everything, or for 1024 of a stream.
+        seed: of the samples and the probes.
+        progress: show on a terminal how many gradients were taken. Needs rich, of the extra `progress`.
+
+    Each probe is the start of a Krylov process, fully orthogonalised. Its Ritz values, weighted by the squares of their
+    vectors' first components, are a Gauss quadrature of the spectral measure of the probe (stochastic Lanczos
+    quadrature: Golub and Welsch 1969; Ubaru, Chen and Saad 2017). Its mean over the probes is that of the spectrum.
+    Where d products are no more than those of the probes, every eigenvalue is computed instead, up to d = 2048.
+
+    Cost: probes·steps gradients, 50 for each probe by default. Memory: steps + 4 vectors.
+
+    >>> from unsaddle import Function
+    >>> sizes = torch.linspace(-1.0, 3.0, 60, dtype=torch.float64)
+    >>> found = spectral_density(Function(lambda x: 0.5 * (sizes * x * x).sum()), torch.zeros(60).double())
+    >>> found.exact, round(found.trace, 4), round(float(np.trapezoid(found.density, found.grid)), 4)
+    (True, 60.0, 1.0)
+    """
+    F = as_objective(objective)
+    point = point_of(F, x)
+    width = checks.positive(width, "width")
+    if probes is not None:
+        checks.count(probes, "probes")
+    if steps is not None:
+        checks.count(steps, "steps", at_least=2)
+    generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+    with shown(F, None) if progress else nullcontext(F) as watched:
+        hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger())
+        return density_of(hessian, Space(point), width, probes, steps, generator)
+
+
+def density_of(
+    hessian: Hessian,
+    space: Space,
+    width: float,
+    probes: int | None,
+    steps: int | None,
+    generator: torch.Generator,
+) -> Density:
+    """The density in a space."""
+    resolved = math.ceil(STEPS_A_WIDTH / width)
+    steps = resolved if steps is None else steps
+    width, d = max(width, STEPS_A_WIDTH / steps), space.dimension
+    if not hessian.is_finite:
+        return _nothing(hessian, d)
+    if d <= min(FEW_DIMENSIONS, (FEWEST_PROBES if probes is None else probes) * steps):
+        return _exact(hessian, space, width, generator)
+    seen: list[Quadrature] = []
+    while len(seen) < (MOST_PROBES if probes is None else probes):
+        one = _probe(hessian, space, steps, generator)
+        if one is None:
+            return _nothing(hessian, d)
+        seen.append(one)
+        if probes is None and len(seen) >= FEWEST_PROBES:
+            so_far = _smoothed(hessian, seen, width, d, steps)
+            spread = float(np.trapezoid(so_far.spread, so_far.grid))
+            if spread <= SPREAD:
+                break
+            more = min(MOST_PROBES, len(seen) * (spread / SPREAD) ** 2) - len(seen)
+            if d <= min(FEW_DIMENSIONS, more * steps):
+                return _exact(hessian, space, width, generator)
+    return _smoothed(hessian, seen, width, d, steps)
+
+
+def _exact(hessian: Hessian, space: Space, width: float, generator: torch.Generator) -> Density:
+    """The density of all eigenvalues, each of which is computed: d products."""
+    d, known = space.dimension, _every_value(hessian, space, generator)
+    if known is None:
+        return _nothing(hessian, d)
+    values, error = known
+    return _smoothed(hessian, [Quadrature(values, np.full(d, 1.0 / d))], width, d, d, exact=True, error=error)
+
+
+def _grown(hessian: Hessian, space: Space, steps: int, generator: torch.Generator) -> KrylovProcess | None:
+    """A process after so many steps, or fewer if its space is invariant; None if a product was not finite."""
+    process: KrylovProcess
+
+    def multiply(q: Tensor, out: Tensor) -> None:
+        hessian.multiply(q, out, process.largest)
+
+    process = KrylovProcess(space.restricted(multiply), space.random(generator), steps, space.project)
+    while process.projection.size < steps:
+        if not process.expand(solve=False):
+            return None
+        if process.exhausted:
+            break
+    process.solve()
+    return process
+
+
+def _probe(hessian: Hessian, space: Space, steps: int, generator: torch.Generator) -> Quadrature | None:
+    process = _grown(hessian, space, steps, generator)
+    if process is None:
+        return None
+    first = process.projection.vectors[0]
+    return Quadrature(process.projection.values, first**2 / float(first @ first))
+
+
+def _every_value(hessian: Hessian, space: Space, generator: torch.Generator) -> tuple[Array, float] | None:
+    """All eigenvalues in the space, and the error of their sum: what the products are not symmetric by."""
+    values, error = np.empty(0), 0.0
+    while space.dimension:
+        process = _grown(hessian, space, space.dimension, generator)
+        if process is None:
+            return None
+        size, error = process.projection.size, math.hypot(error, process.projection.skew)
+        values = np.concatenate([values, process.projection.values])
+        if size == space.dimension:
+            break
+        space.lock([space.project(process.vector(i)) for i in range(size)])
+    return np.sort(values), error
+
+
+def _smoothed(
+    hessian: Hessian,
+    seen: list[Quadrature],
+    width: float,
+    dimension: int,
+    steps: int,
+    *,
+    exact: bool = False,
+    error: float = 0.0,
+) -> Density:
+    low, high = min(float(q.nodes.min()) for q in seen), max(float(q.nodes.max()) for q in seen)
+    spacing = width * (high - low) if high > low else width * max(abs(high), np.finfo(float).tiny)
+    grid = np.linspace(low - 4.0 * spacing, high + 4.0 * spacing, max(POINTS, math.ceil(4.0 / width)))
+    curves = np.stack([_gaussians(grid, q, spacing) for q in seen])
+    means, count = [float(q.nodes @ q.weights) for q in seen], len(seen)
+    if not exact:
+        spread = statistics.stdev(means) / math.sqrt(count) if count > 1 else math.inf
+        error = dimension * spread * (student.quantile(0.5 + CONFIDENCE / 2.0, count - 1) if count > 1 else 1.0)
+    nothing = np.zeros_like(grid) if exact else np.full_like(grid, math.nan)
+    return Density(
+        grid=grid,
+        density=curves.mean(axis=0),
+        spread=curves.std(axis=0, ddof=1) / math.sqrt(count) if count > 1 else nothing,
+        width=spacing,
+        trace=dimension * statistics.fmean(means),
+        trace_error=error,
+        nodes=np.concatenate([q.nodes for q in seen]),
+        weights=np.concatenate([q.weights for q in seen]) / count,
+        probes=0 if exact else count,
+        steps=steps,
+        exact=exact,
+        dimension=dimension,
+        status=Status.CONVERGED,
+        cost=hessian.ledger.cost,
+    )
+
+
+def _gaussians(grid: Array, seen: Quadrature, width: float) -> Array:
+    """Σ_i w_i·N(t; θ_i, width) on the grid."""
+    away = (grid[:, None] - seen.nodes[None, :]) / width
+    curve: Array = np.exp(-0.5 * away**2) @ seen.weights / (width * math.sqrt(2.0 * math.pi))
+    return curve
+
+
+def _nothing(hessian: Hessian, dimension: int) -> Density:
+    """The answer where a gradient was not finite."""
+    none = np.empty(0)
+    return Density(
+        grid=none,
+        density=none,
+        spread=none,
+        width=math.nan,
+        trace=math.nan,
+        trace_error=math.inf,
+        nodes=none,
+        weights=none,
+        probes=0,
+        steps=0,
+        exact=False,
+        dimension=dimension,
+        status=Status.NOT_FINITE,
+        cost=hessian.ledger.cost,
+    )

@@ -1,0 +1,197 @@
+"""The Hessian of F_S at x as a map v ↦ ∇²F_S(x)v, by gradient differences at a radius that follows what was measured.
+
+Gradients around x are surveyed first. Where they are as good as their dtype, a product takes one gradient, next to x:
+25 roundings of float32, where products of networks are within a per cent. Where noise asks for more distance, products
+are from both sides, so that the third derivative drops out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks, vectors
+from unsaddle.cost import Cost, Ledger
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.krylov.careful import FARTHER, FARTHEST, FIRST_RADIUS
+from unsaddle.curvature.question import RELATIVE_GAMMA, Question
+from unsaddle.measure.survey import Survey, survey
+from unsaddle.objective import BaseObjective, Objective, as_objective, point_of, with_its_ranks
+from unsaddle.ranks import Ranks, together
+from unsaddle.vectors import Array
+
+ROUNDING_SHARE = 0.03
+"""The rounding of a product, √2σ/r, as a share of a hundredth of the largest eigenvalue."""
+
+ONE_SIDED = 30.0
+"""Products are from one side up to so many times the first radius: 1e-4 of ‖x‖ in float32. There the third derivative
+changes eigenvalues of small networks by up to half a per cent (`python -m benchmarks.spectrum --radii`)."""
+
+FARTHER_OUT = 2.0
+"""What a search found is measured again so many times as far from x."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Hessian:
+    """∇²F_S(x), known by its products."""
+
+    objective: BaseObjective
+    f_hat: DisplacedFunction
+    around: Survey
+    sampled: bool
+    """Whether F_S is less than F."""
+
+    @property
+    def x(self) -> Tensor:
+        return self.f_hat.x
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.f_hat.f.ledger
+
+    @property
+    def is_finite(self) -> bool:
+        return self.f_hat.is_finite and math.isfinite(self.around.noise + self.around.curvature)
+
+    def radius(self, largest: float) -> float:
+        """r for products, if `largest` is the largest |eigenvalue| seen so far."""
+        size, first = self.f_hat.x_norm or 1.0, self._first
+        noise = max(self.around.noise, self.f_hat.f.gradient_error(self.f_hat.value0, self.f_hat.grad_norm))
+        largest = max(largest, self.around.curvature)
+        wanted = math.sqrt(2.0) * noise / (ROUNDING_SHARE * RELATIVE_GAMMA * largest) if largest > 0.0 else 0.0
+        farthest = (FARTHER if self.around.suspicious else FARTHEST) * size
+        return max(min(max(first, wanted), farthest), self.around.nearest)
+
+    @property
+    def _first(self) -> float:
+        eps = torch.finfo(self.x.dtype).eps
+        return FIRST_RADIUS[self.x.dtype] * self.f_hat.x_norm if self.f_hat.x_norm > 0.0 else math.sqrt(eps)
+
+    def is_central(self, radius: float) -> bool:
+        """Whether products at this radius are taken from both sides."""
+        return radius > ONE_SIDED * self._first or self.around.has_memory or self.around.nearest > 0.0
+
+    def gradients_a_step(self, largest: float) -> int:
+        """Gradients that a product takes."""
+        return 1 + self.is_central(self.radius(largest))
+
+    def steps_left(self, max_gradients: int | None, largest: float) -> float:
+        """Products that a budget of gradients still allows; inf without one."""
+        if max_gradients is None:
+            return math.inf
+        return max(0, max_gradients - self.ledger.gradients) // self.gradients_a_step(largest)
+
+    def rounding(self, largest: float) -> float:
+        """The rounding of a product, √2σ/r, in norm."""
+        return math.sqrt(2.0) * self.around.noise / self.radius(largest)
+
+    def multiply(self, q: Tensor, out: Tensor, largest: float) -> None:
+        """out ← ∇²F_S(x)q for a unit q. One gradient, or two where products are central."""
+        r = self.radius(largest)
+        (self.f_hat.central_product if self.is_central(r) else self.f_hat.product)(q, r, out)
+
+    def measure(self, v: Tensor, largest: float) -> Tensor:
+        """∇²F_S(x)v for a unit v, in a new vector, at another radius than `multiply`: with another error.
+
+        On the other side of x, by one gradient; or from both sides, farther out, where products are central.
+        """
+        r, farthest = self.radius(largest), FARTHER * (self.f_hat.x_norm or 1.0)
+        if self.is_central(r):
+            return self.f_hat.central_product(v, min(FARTHER_OUT * r, max(farthest, r)))
+        return self.f_hat.product(v, -FARTHER_OUT * r)
+
+    def both(self, near: Array, far: Array, largest: float) -> Array:
+        """Curvatures along vectors, from those by `multiply` and by `measure`.
+
+        On opposite sides of x the third derivative enters with opposite signs, in proportion to the radius. These
+        weights cancel it.
+        """
+        if self.is_central(self.radius(largest)):
+            return far
+        mean: Array = (FARTHER_OUT * near + far) / (FARTHER_OUT + 1.0)
+        return mean
+
+
+def hessian_at(
+    objective: BaseObjective, x: Tensor, samples: int | None, generator: torch.Generator, ledger: Ledger
+) -> Hessian:
+    """Draws F_S, takes ∇F_S(x), and surveys the gradients around x: six gradients, or a few more where those contradict
+    each other."""
+    f = objective.sample(Question(samples=samples).sample_size(objective), generator, ledger=ledger)
+    f_hat = DisplacedFunction(f, x)
+    around = Survey(noise=math.nan, curvature=math.nan, drowned=True)
+    if f_hat.is_finite:
+        around = survey(f.grad, x, f_hat.x_norm, f_hat.grad0, generator)
+        if around.again is not None:  # The first gradient is that of a solver that had not moved.
+            f_hat.renew(around.again)
+    sampled = objective.num_samples is None or f.size < objective.num_samples
+    return Hessian(objective=objective, f_hat=f_hat, around=around, sampled=sampled)
+
+
+class HessianOperator:
+    """v ↦ ∇²F(x)v by gradient differences, as a callable on flat torch vectors.
+
+    Made by `hessian_operator`. One gradient a product; two where the gradients around x are noisy, so that products
+    have to be taken farther out.
+    """
+
+    def __init__(self, hessian: Hessian, ranks: Ranks | None) -> None:
+        self._hessian, self._ranks, self._largest = hessian, ranks, 0.0
+
+    @property
+    def dimension(self) -> int:
+        """d of the whole vector, also where this rank holds a part of it."""
+        with together(self._ranks):
+            return vectors.dimension(self._hessian.x)
+
+    @property
+    def x(self) -> Tensor:
+        return self._hessian.x
+
+    @property
+    def cost(self) -> Cost:
+        """All evaluations so far."""
+        return self._hessian.ledger.cost
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """∇²F(x)v, in a new vector."""
+        x = self._hessian.x
+        v = checks.vector_like(v, x, "v")
+        with together(self._ranks):
+            length = vectors.norm(v)
+            if length == 0.0:
+                return torch.zeros_like(x)
+            out = torch.empty_like(x)
+            self._hessian.multiply(v / length, out, 0.0)
+            return out.mul_(length)
+
+
+def hessian_operator(
+    objective: Objective, x: Tensor | None = None, *, samples: int | None = None, seed: int = 0
+) -> HessianOperator:
+    """The Hessian of F at x as a callable v ↦ ∇²F(x)v on torch vectors, with gradients only.
+
+    Args:
+        objective: F.
+        x: the point. It may be left out for an objective that has a `point` of its own.
+        samples: |S|, drawn once; None for everything, or for 1024 samples of a stream.
+        seed: of the samples, and of the survey of the gradients around x.
+
+    `unsaddle.interop.scipy.hessian_operator` is the same for SciPy's sparse linear algebra.
+
+    >>> from unsaddle import Function
+    >>> H = hessian_operator(Function(lambda x: x[0] ** 2 - x[1] ** 2), torch.zeros(2, dtype=torch.float64))
+    >>> [round(float(entry), 6) for entry in H(torch.tensor([3.0, 1.0], dtype=torch.float64))]
+    [6.0, -2.0]
+    """
+    whole = as_objective(objective)
+    return HessianOperator(_prepared(whole, x=point_of(whole, x), samples=samples, seed=seed), whole.ranks)
+
+
+@with_its_ranks
+def _prepared(objective: BaseObjective, *, x: Tensor, samples: int | None, seed: int) -> Hessian:
+    generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+    return hessian_at(objective, x, samples, generator, Ledger())

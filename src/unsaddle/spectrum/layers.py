@@ -1,0 +1,182 @@
+"""`spectrum_by_layer`: the extremes and the density of each block of the Hessian, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from unsaddle import checks
+from unsaddle.cost import Cost, Ledger
+from unsaddle.judgement.watch import shown
+from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
+from unsaddle.spectrum.density import WIDTH, Density, density_of
+from unsaddle.spectrum.ends import Goal
+from unsaddle.spectrum.hessian import hessian_at
+from unsaddle.spectrum.pairs import pairs_of
+from unsaddle.spectrum.result import Eigenpairs
+from unsaddle.spectrum.space import Space
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One block of the Hessian: that of the parameters of a layer, all others held fixed."""
+
+    name: str
+    parameters: tuple[str, ...]
+    pairs: Eigenpairs
+    density: Density | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """The answer of `spectrum_by_layer`, in the order of the model."""
+
+    layers: tuple[Layer, ...]
+    cost: Cost
+
+    def __getitem__(self, name: str) -> Layer:
+        return next(layer for layer in self.layers if layer.name == name)
+
+    def __str__(self) -> str:
+        wide = max(len(layer.name) for layer in self.layers)
+        lines = [f"{'':<{wide}}  {'d':>9}  {'lowest':>11}  {'highest':>11}  {'trace':>11}"]
+        for layer in self.layers:
+            values, trace = layer.pairs.values, float("nan") if layer.density is None else layer.density.trace
+            ends = (float(values[0]), float(values[-1])) if len(values) else (float("nan"),) * 2
+            lines.append(
+                f"{layer.name:<{wide}}  {layer.pairs.dimension:>9}  {ends[0]:>11.4g}  {ends[1]:>11.4g}  {trace:>11.4g}"
+            )
+        return "\n".join([*lines, f"{self.cost.gradients} gradients."])
+
+    def plot(self) -> Figure:
+        """Draw the extremes and the density of each layer in one figure. Needs matplotlib, of the extra `plot`."""
+        from unsaddle.spectrum.plots import plot_layers
+
+        return plot_layers(self)
+
+
+@with_its_ranks
+def spectrum_by_layer(
+    objective: Objective,
+    x: Tensor | None = None,
+    *,
+    groups: Any = None,
+    lowest: int = 1,
+    highest: int = 1,
+    density: bool = True,
+    tolerance: float = 1e-2,
+    width: float = WIDTH,
+    probes: int | None = None,
+    steps: int | None = None,
+    samples: int | None = None,
+    basis: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Layers:
+    """The extreme eigenvalues and the density of each diagonal block of the Hessian of a model.
+
+    Args:
+        objective: a `ModelObjective`.
+        x: the point; by default the model's own.
+        groups: which parameters make a block. None for one block a module; patterns of names, such as
+            ["encoder.*", "head.*"]; a mapping of your own names to patterns; or a torch optimizer, for its groups.
+        lowest: eigenvalues of the lower end of each block.
+        highest: of the upper end.
+        density: whether densities are wanted, which take most of the gradients.
+        tolerance, basis: as for `eigenpairs`.
+        width, probes, steps: as for `spectral_density`.
+        samples: |S|, drawn once for all blocks; None for everything, or for 1024 samples of a stream.
+        seed: of the samples and the random starts.
+        progress: show on a terminal how many gradients were taken. Needs rich, of the extra `progress`.
+
+    Each product takes a whole gradient, of which a block uses its part.
+
+    >>> from torch import nn
+    >>> from torch.utils.data import TensorDataset
+    >>> from unsaddle import ModelObjective
+    >>> _ = torch.manual_seed(0)
+    >>> model, rows = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double(), torch.randn(20, 3).double()
+    >>> F = ModelObjective(model, lambda model, batch: model(batch[0]).square().mean(), TensorDataset(rows))
+    >>> [(layer.name, layer.pairs.dimension) for layer in spectrum_by_layer(F).layers]
+    [('0', 16), ('2', 5)]
+    """
+    F = as_objective(objective)
+    point = point_of(F, x)
+    if F.parameters is None:
+        raise TypeError(f"layers need a model: expected a ModelObjective, got a {F.name}; use eigenpairs for it")
+    goal = Goal(
+        lowest=checks.count(lowest, "lowest", at_least=0),
+        highest=checks.count(highest, "highest", at_least=0),
+        tolerance=checks.positive(tolerance, "tolerance"),
+    )
+    chosen = grouped(F.parameters, groups)
+    generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+    found = []
+    with shown(F, None) if progress else nullcontext(F) as watched:
+        hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger())
+        for name, names in chosen.items():
+            space, inner = (Space(point, _mask(F.parameters, point, names)) for _ in range(2))
+            d = space.dimension
+            low = min(goal.lowest, d)
+            wanted = Goal(lowest=low, highest=min(goal.highest, d - low), tolerance=goal.tolerance)
+            pairs = pairs_of(hessian, wanted, space, basis, None, generator)
+            spread = density_of(hessian, inner, width, probes, steps, generator) if density else None
+            found.append(Layer(name=name, parameters=tuple(names), pairs=pairs, density=spread))
+    return Layers(layers=tuple(found), cost=hessian.ledger.cost)
+
+
+def grouped(parameters: Any, groups: Any) -> dict[str, list[str]]:
+    """Names of parameters by block.
+
+    >>> from unsaddle.objectives.model.parameters import FlatParameters
+    >>> layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    >>> grouped(FlatParameters(layers.named_parameters()), None)
+    {'0': ['0.weight', '0.bias'], '1': ['1.weight', '1.bias']}
+    """
+    names = list(parameters.names)
+    if groups is None:
+        blocks: dict[str, list[str]] = {}
+        for name in names:
+            blocks.setdefault(name.rpartition(".")[0] or name, []).append(name)
+        return blocks
+    if hasattr(groups, "param_groups"):
+        owner = {id(p): i for i, group in enumerate(groups.param_groups) for p in group["params"]}
+        blocks = {}
+        for name, tensor in zip(names, parameters.tensors, strict=True):
+            if id(tensor) in owner:
+                blocks.setdefault(f"group {owner[id(tensor)]}", []).append(name)
+        if not blocks:
+            raise ValueError("the optimizer holds none of the model's parameters; pass the one that trains this model")
+        return blocks
+    if isinstance(groups, str):
+        groups = [groups]
+    named: Mapping[str, Any] = groups if isinstance(groups, Mapping) else {pattern: pattern for pattern in groups}
+    return {title: _matching(names, patterns) for title, patterns in named.items()}
+
+
+def _matching(names: list[str], patterns: str | Iterable[str]) -> list[str]:
+    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+    own = {name: name.removeprefix("module.") for name in names}  # DDP puts this before every name.
+    found = [n for n in names if any(fnmatchcase(n, pattern) or fnmatchcase(own[n], pattern) for pattern in wanted)]
+    if not found:
+        known = ", ".join(names[:5])
+        raise ValueError(f"no parameter is called {', '.join(wanted)}; there are {known}{', ...' if names[5:] else ''}")
+    return found
+
+
+def _mask(parameters: Any, x: Tensor, names: list[str]) -> Tensor:
+    """Ones in the entries of these parameters, zeros elsewhere."""
+    mask = torch.zeros_like(x)
+    for name, (_, part) in zip(parameters.names, parameters.pieces(mask), strict=True):
+        if name in names:
+            part.fill_(1.0)
+    return mask

@@ -1,0 +1,284 @@
+"""`eigenpairs`: the lowest and highest eigenvalues of the Hessian with their vectors, with gradients only."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unsaddle import checks, vectors
+from unsaddle.cost import Ledger
+from unsaddle.curvature.auto import free_memory
+from unsaddle.judgement.watch import shown
+from unsaddle.measure import batches
+from unsaddle.metric.given import as_map
+from unsaddle.metric.maps import Map
+from unsaddle.metric.objective import MetricObjective
+from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
+from unsaddle.ranks import current
+from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Run, Stop, explore
+from unsaddle.spectrum.exclusion import excluded
+from unsaddle.spectrum.hessian import Hessian, hessian_at
+from unsaddle.spectrum.measured import Measured, measured
+from unsaddle.spectrum.result import Eigenpairs, Status
+from unsaddle.spectrum.space import Space
+from unsaddle.vectors import Array
+
+PLENTIFUL_BYTES, LARGEST_BASIS = 256 << 20, 300
+"""By default a basis takes so many bytes, up to so many vectors. Peers keep as much: `eigsh` 2k + 1 vectors or 20."""
+
+LOOKS, SHARE = 30, 1.0 / 3.0
+"""Looks for copies of degenerate eigenvalues, each from another start, go on while they find some. A look that finds
+nothing ends with its proof, or after this share of the steps of the first run: it then proves less."""
+
+FLOOR_OF_STATUS = 1e-2
+"""Values below this share of the largest one are as good as one of that size, for the status: float32 has no more."""
+
+SURVEY_GRADIENTS = 12
+"""What the survey of gradients around x, and the one at x, take at most."""
+
+
+@with_its_ranks
+def eigenpairs(
+    objective: Objective,
+    x: Tensor | None = None,
+    *,
+    lowest: int = 1,
+    highest: int = 0,
+    tolerance: float = 1e-2,
+    delta: float = 0.05,
+    samples: int | None = None,
+    basis: int | None = None,
+    max_gradients: int | None = None,
+    metric: Any = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Eigenpairs:
+    """The lowest and the highest eigenvalues of ∇²F(x), with vectors, measured errors, and a bound on all others.
+
+    Args:
+        objective: F.
+        x: the point. It may be left out for an objective that has a `point` of its own, such as a model.
+        lowest: how many eigenvalues from the lower end.
+        highest: how many from the upper end.
+        tolerance: a value is known if its error is at most this share of it, or of a thousandth of the largest one.
+        delta: the probability that an unlucky random start makes `bound` wrong.
+        samples: |S|, drawn once; None for everything, or for 1024 samples of a stream.
+        basis: vectors that the search may hold. By default as many as 256 MB hold, up to 300; at least twice as many as
+            are asked for. About three times as many as are asked for are held beside them in the end.
+        max_gradients: a bound on the gradients of the search. Measuring takes one or two more for each pair.
+        metric: S of x = Sz, as for `is_minimum`. The values are then those of the generalised problem
+            ∇²F(x)v = λ(SSᵀ)⁻¹v, that is of S∇²F(x)S, and not those of ∇²F(x); the vectors are in your own variables.
+        seed: of the samples and the random starts.
+        progress: show on a terminal how many gradients were taken. Needs rich, of the extra `progress`.
+
+    A first run of the Krylov process, fully orthogonalised and restarted where the basis is full, goes on until all
+    that is asked for is known to the tolerance. One start sees one vector of each eigenspace. So what was found is
+    locked, and another run looks at the rest: for copies of degenerate eigenvalues, and for the proof that there is
+    nothing more. All values are then measured again, on the other side of x and at another radius.
+
+    Cost: one gradient a step, usually some tens for each end; a third as many again for the second look; one for each
+    pair. Twice that where noise asks for products from both sides.
+
+    >>> from unsaddle import Function
+    >>> sizes = torch.tensor([-1.0, -1.0, 0.5, 3.0, 7.0], dtype=torch.float64)
+    >>> pairs = eigenpairs(Function(lambda x: 0.5 * (sizes * x * x).sum()), torch.ones(5).double(), lowest=2, highest=1)
+    >>> pairs.values.round(4).tolist(), pairs.status.name
+    ([-1.0, -1.0, 7.0], 'CONVERGED')
+    """
+    F = as_objective(objective)
+    point = point_of(F, x)
+    lowest = checks.count(lowest, "lowest", at_least=0)
+    highest = checks.count(highest, "highest", at_least=0)
+    if lowest + highest == 0:
+        raise ValueError("lowest and highest are both 0, so there is nothing to look for; ask for at least one")
+    tolerance, delta = checks.positive(tolerance, "tolerance"), checks.probability(delta, "delta")
+    d = vectors.dimension(point)
+    lowest, highest = min(lowest, d), min(highest, d - min(lowest, d))
+    if basis is not None:
+        checks.count(basis, "basis", at_least=min(d, lowest + highest + 2))
+    if max_gradients is not None:
+        checks.count(max_gradients, "max_gradients", at_least=SURVEY_GRADIENTS + lowest + highest + 1)
+    goal = Goal(lowest=lowest, highest=highest, tolerance=tolerance, delta=delta)
+    with shown(F, max_gradients) if progress else nullcontext(F) as watched:
+        whole, at, scaling = as_objective(watched), point, None
+        if metric is not None:
+            scaling = as_map(metric, whole, point)
+            inside = MetricObjective(whole, scaling, point)
+            whole, at = inside, inside.point
+        generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+        hessian = hessian_at(whole, at, samples, generator, Ledger())
+        found = pairs_of(hessian, goal, Space(at), basis, max_gradients, generator)
+    return found if scaling is None else _in_own_variables(found, scaling)
+
+
+def pairs_of(
+    hessian: Hessian,
+    goal: Goal,
+    space: Space,
+    basis: int | None,
+    max_gradients: int | None,
+    generator: torch.Generator,
+) -> Eigenpairs:
+    """The pairs that the goal asks for by number, in a space."""
+    if not hessian.is_finite:
+        return _nothing(hessian, goal, space)
+    count, d = goal.lowest + goal.highest, space.dimension
+    capacity = basis or basis_size(hessian.x, count)
+    first_goal = replace(
+        goal,
+        lowest=d - goal.highest if d <= min(FEW_DIMENSIONS, capacity) else goal.lowest,
+        num_steps=int(min(goal.num_steps, hessian.steps_left(max_gradients, 0.0))),
+    )
+    run = explore(hessian, space, first_goal, capacity, generator)
+    first, largest = run, run.process.largest
+    values, bound, memory = _lock(space, run, np.empty(0)), (-math.inf, math.inf), capacity + 2
+    for _ in range(LOOKS):
+        left = hessian.steps_left(max_gradients, largest)
+        if run.stop is Stop.NOT_FINITE or space.dimension == 0 or left < 1 or run.stop is Stop.STEPS:
+            break
+        below, above = _levels(values, goal)
+        again = Goal(
+            below=below,
+            above=above,
+            tolerance=goal.tolerance,
+            delta=min(goal.delta, START_DELTA),
+            num_steps=int(min(goal.num_steps, left)),
+            patience=math.ceil(SHARE * first.steps) if first.stop is Stop.DONE else goal.num_steps,
+            rounding=hessian.rounding(largest),
+        )
+        run = explore(hessian, space, again, capacity, generator, largest)
+        memory, largest = max(memory, capacity + 2 + len(space.locked)), max(largest, run.process.largest)
+        error = run.process.projection.skew + hessian.rounding(largest)
+        bound = excluded(run, goal.delta, error, goal.lowest > 0, goal.highest > 0)
+        if not (run.low or run.high or run.stop is Stop.EVERYTHING):
+            break
+        values = _lock(space, run, values)
+    rest = np.sort(values)[goal.lowest : len(values) - goal.highest]
+    if space.dimension == 0:
+        bound = math.inf, -math.inf
+    if rest.size:  # More may have been locked than was asked for. It is known to the tolerance.
+        low, high = float(rest[0]), float(rest[-1])
+        bound = min(bound[0], low - goal.tolerance * abs(low)), max(bound[1], high + goal.tolerance * abs(high))
+    return _measured(hessian, goal, space, values, bound, first.stop, d, largest, memory, generator)
+
+
+def basis_size(x: Tensor, count: int) -> int:
+    """Vectors of a basis for so many pairs, by memory."""
+    each, least = max(1, x.numel()) * x.element_size(), 2 * count + 10
+    size = max(least, min(LARGEST_BASIS, PLENTIFUL_BYTES // each))
+    free = free_memory(x.device)
+    if free is not None:
+        size = max(least, min(size, free // 2 // each - 2 * count))
+    team = current()
+    return size if team is None else team.smallest(size)  # Ranks differ in memory, but must choose the same.
+
+
+def _lock(space: Space, run: Run, values: Array) -> Array:
+    """Locks what a run found; returns the values of all that is locked, in its order."""
+    space.lock([space.project(run.process.vector(i)) for i in run.indices])
+    return np.concatenate([values, run.process.projection.values[run.indices]])
+
+
+def _levels(values: Array, goal: Goal) -> tuple[float, float]:
+    """The last of the lowest values, and of the highest ones: what lies beyond them should have been found."""
+    ordered, below, above = np.sort(values), -math.inf, math.inf
+    if goal.lowest:
+        below = float(ordered[goal.lowest - 1])
+        below -= goal.tolerance * abs(below)
+    if goal.highest:
+        above = float(ordered[-goal.highest])
+        above += goal.tolerance * abs(above)
+    return below, above
+
+
+def _measured(
+    hessian: Hessian,
+    goal: Goal,
+    space: Space,
+    values: Array,
+    bound: tuple[float, float],
+    stop: Stop,
+    dimension: int,
+    largest: float,
+    memory: int,
+    generator: torch.Generator,
+) -> Eigenpairs:
+    """Measures the pairs that were asked for, and a few beside them that belong to the same clusters."""
+    order = np.argsort(values)
+    chosen = [*order[: goal.lowest], *order[len(order) - goal.highest :]]
+    if stop is Stop.NOT_FINITE or not chosen:
+        return _nothing(hessian, goal, space)
+    found = [space.locked[int(i)] for i in chosen]
+    memory = max(memory, len(space.locked) + 3 * len(found))
+    again = measured(hessian, found, values[chosen], largest, space.mask)
+    if not again.is_finite:
+        return _nothing(hessian, goal, space)
+    room = goal.tolerance * np.maximum(np.abs(again.values), FLOOR_OF_STATUS * largest)
+    status = Status.CONVERGED if bool((again.errors <= room).all()) else Status.INACCURATE
+    if stop is Stop.STEPS:
+        status = Status.BUDGET_SPENT
+    return Eigenpairs(
+        values=again.values,
+        errors=again.errors,
+        vectors=torch.stack(again.vectors),
+        lowest=goal.lowest,
+        bound=bound,
+        confidence=1.0 - goal.delta,
+        sampling_errors=_sampling_errors(hessian, again, goal.delta, largest, generator),
+        samples=hessian.f_hat.f.size,
+        dimension=dimension,
+        status=status,
+        cost=hessian.ledger.cost,
+        memory=memory,
+    )
+
+
+def _sampling_errors(
+    hessian: Hessian, found: Measured, delta: float, largest: float, generator: torch.Generator
+) -> Array:
+    """How far the values are from the curvature of F along their vectors, by fresh samples; 0 if F_S is F.
+
+    Two gradients of four times the samples, in batches, for each vector.
+    """
+    if not hessian.sampled:
+        return np.zeros_like(found.values)
+    size = batches.checking_samples(hessian.objective, hessian.f_hat.f.size) or hessian.objective.num_samples
+    assert size is not None
+    radius, off = hessian.radius(largest), []
+    for value, v in zip(found.values, found.vectors, strict=True):
+        how: dict[str, Any] = {"radius": radius, "samples": size, "generator": generator, "ledger": hessian.ledger}
+        fresh = batches.curvature(hessian.objective, hessian.x, v, **how)
+        off.append(abs(float(value) - fresh.mean) + fresh.error(delta))
+    return np.array(off)
+
+
+def _nothing(hessian: Hessian, goal: Goal, space: Space) -> Eigenpairs:
+    """The answer where a gradient was not finite."""
+    none = np.empty(0)
+    return Eigenpairs(
+        values=none,
+        errors=none,
+        vectors=hessian.x.new_empty(0, *hessian.x.shape),
+        lowest=0,
+        bound=(-math.inf, math.inf),
+        confidence=1.0 - goal.delta,
+        sampling_errors=none,
+        samples=hessian.f_hat.f.size,
+        dimension=space.dimension,
+        status=Status.NOT_FINITE,
+        cost=hessian.ledger.cost,
+        memory=2,
+    )
+
+
+def _in_own_variables(found: Eigenpairs, scaling: Map) -> Eigenpairs:
+    """The pairs with v = Sw/‖Sw‖ instead of w. The values stay those of S∇²F(x)S."""
+    moved = [scaling.apply(w) for w in found.vectors]
+    units = [v.div_(vectors.norm(v)) for v in moved]
+    return replace(found, vectors=torch.stack(units) if units else found.vectors)

@@ -1,0 +1,72 @@
+"""Which tensors a direction lives in."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from unsaddle import Function, ModelObjective, is_minimum, negative_curvature, where
+
+
+def hidden_saddle() -> ModelObjective:
+    """Both layers are zero: the way down is in the weights of both, and not in the third, which does nothing."""
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False), nn.LayerNorm(1))
+    for p in model[:2].parameters():
+        nn.init.zeros_(p)
+
+    def loss(model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
+        return (model[1](model[0](batch[0])) - batch[1]).square().mean() + 0.5 * sum(
+            p.square().sum() for p in model[2].parameters()
+        )
+
+    for p in model[2].parameters():
+        nn.init.zeros_(p)
+    return ModelObjective(model.double(), loss, TensorDataset(torch.eye(2).double(), torch.ones(2, 1).double()))
+
+
+def test_shares_are_squares_by_tensor_largest_first() -> None:
+    F = hidden_saddle()
+    v = torch.tensor([1.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    seen = where(F, 5.0 * v)
+    assert seen.names[:2] == ("1.weight", "0.weight")
+    assert seen.shares == pytest.approx((4.0 / 6.0, 2.0 / 6.0, 0.0, 0.0))
+    assert seen.sizes[:2] == (2.0 / 8.0, 4.0 / 8.0)
+    assert str(seen) == "67% in 1.weight, 33% in 0.weight; 0% in 2 others."
+
+
+def test_verdicts_and_curvatures_have_it() -> None:
+    F = hidden_saddle()
+    for seen in (is_minimum(F).where(), negative_curvature(F).where()):
+        assert seen is not None
+        assert sorted(seen.names[:2]) == ["0.weight", "1.weight"]
+        assert seen.shares[:2] == pytest.approx((0.5, 0.5), abs=0.02)  # The direction is known to a few per cent.
+
+
+def test_in_a_metric_it_is_where_the_direction_is_in_your_own_variables() -> None:
+    f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[2] ** 2)
+    found = negative_curvature(f, torch.zeros(3).double(), metric=torch.tensor([1.0, 2.0, 3.0]).double())
+    seen = found.where()
+    assert seen is not None
+    assert seen.names[0] == "x[1]"
+
+
+def test_without_a_direction_there_is_nothing_to_tell() -> None:
+    bowl = Function(lambda x: x.square().sum())
+    assert is_minimum(bowl, torch.zeros(2).double()).where() is None
+    assert negative_curvature(bowl, torch.zeros(2).double()).where() is None
+
+
+def test_of_many_variables_the_rest_is_told_together() -> None:
+    v = torch.zeros(100)
+    v[7], v[8] = 3.0, 1.0
+    seen = where(Function(lambda x: x.sum()), v)
+    assert str(seen) == "90% in x[7], 10% in x[8]; 0% in 18 others."
+    assert sum(seen.shares) == pytest.approx(1.0)
+    assert len(seen.plot().axes) == 1
+
+
+def test_a_direction_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="one entry a parameter"):
+        where(hidden_saddle(), torch.ones(3).double())

@@ -1,0 +1,86 @@
+"""Densities against those of spectra that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.spectrum.networks import dense, network, objective
+from unsaddle import Function, spectral_density
+from unsaddle.problems import prescribed_spectrum
+from unsaddle.spectrum import Density, Status
+
+
+def distance(found: Density, spectrum: np.ndarray) -> float:
+    """∫ |density − exact| for the spectrum smoothed by the same Gaussian."""
+    away = (found.grid[:, None] - spectrum[None]) / found.width
+    exact = np.exp(-0.5 * away**2).mean(axis=1) / (found.width * np.sqrt(2.0 * np.pi))
+    return float(np.trapezoid(np.abs(found.density - exact), found.grid))
+
+
+def random_spectrum(d: int, kind: str) -> np.ndarray:
+    rng = np.random.default_rng(d)
+    if kind == "uniform":
+        return rng.uniform(-1.0, 1.0, d)
+    return np.r_[rng.normal(0.0, 0.05, d - 10), np.linspace(1.0, 5.0, 10)]
+
+
+@pytest.mark.parametrize("kind", ["uniform", "outliers"])
+@pytest.mark.parametrize("d", [100, 1000, 5000])
+def test_the_density_is_that_of_the_spectrum(d: int, kind: str) -> None:
+    spectrum = random_spectrum(d, kind)
+    problem = prescribed_spectrum(torch.from_numpy(spectrum))
+    found = spectral_density(problem.objective, torch.zeros(d).double())
+    assert distance(found, spectrum) <= 0.02
+    assert abs(found.trace - spectrum.sum()) <= found.trace_error + 1e-6
+    assert float(np.trapezoid(found.density, found.grid)) == pytest.approx(1.0, abs=1e-3)
+    assert found.weights.sum() == pytest.approx(1.0)
+    assert found.exact == (d == 100 or (d, kind) == (1000, "uniform"))
+
+
+def test_the_spread_covers_the_error() -> None:
+    """Standard errors over probes: within two of them at most of the grid's points."""
+    spectrum = random_spectrum(3000, "uniform")
+    problem = prescribed_spectrum(torch.from_numpy(spectrum))
+    found = spectral_density(problem.objective, torch.zeros(3000).double(), probes=12)
+    away = (found.grid[:, None] - spectrum[None]) / found.width
+    exact = np.exp(-0.5 * away**2).mean(axis=1) / (found.width * np.sqrt(2.0 * np.pi))
+    inside = exact > 0.1
+    assert (np.abs(found.density - exact) <= 2.2 * found.spread)[inside].mean() > 0.8  # t with 11 degrees of freedom.
+
+
+def test_the_cost_is_one_gradient_a_step() -> None:
+    problem = prescribed_spectrum(torch.linspace(-1.0, 1.0, 3000))
+    found = spectral_density(problem.objective, torch.zeros(3000).double(), probes=3, steps=20)
+    assert found.cost.gradients == 6 + 3 * 20
+    assert found.width == pytest.approx((found.nodes.max() - found.nodes.min()) / 20)  # Fewer steps resolve less.
+
+
+def test_a_degenerate_hessian_is_known_in_full() -> None:
+    found = spectral_density(Function(lambda x: x.square().sum()), torch.ones(30).double())
+    assert found.exact
+    assert found.trace == pytest.approx(60.0)
+    assert found.nodes == pytest.approx(np.full(30, 2.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_network_s_density_is_that_of_its_dense_hessian(dtype: torch.dtype) -> None:
+    model = network(dtype).eval()
+    found = spectral_density(objective(model, dtype))
+    values = torch.linalg.eigvalsh(dense(model.double())).numpy()
+    assert distance(found, values) <= 0.02
+    assert found.trace == pytest.approx(values.sum(), rel=0.02)
+
+
+def test_the_picture_and_the_sentence() -> None:
+    problem = prescribed_spectrum(torch.linspace(-1.0, 1.0, 50))
+    found = spectral_density(problem.objective, torch.zeros(50).double())
+    assert "every eigenvalue" in str(found)
+    assert found.plot().axes[0].get_yscale() == "log"
+
+
+def test_what_is_not_finite_is_said() -> None:
+    found = spectral_density(Function(lambda x: x.sum() * torch.nan), torch.ones(3))
+    assert found.status is Status.NOT_FINITE
+    assert "NaN" in str(found)

@@ -1,0 +1,172 @@
+"""Eigenpairs against prescribed spectra, dense Hessians and SciPy's eigsh."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import unsaddle
+from tests.spectrum.networks import dense, loss, network, objective
+from unsaddle import FiniteSum, Function, eigenpairs
+from unsaddle.problems import prescribed_spectrum
+from unsaddle.spectrum import Status
+
+
+def quadratic(spectrum: np.ndarray, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Function, torch.Tensor]:
+    problem = prescribed_spectrum(torch.from_numpy(spectrum), rotation_seed=seed, dtype=dtype)
+    return problem.objective, torch.zeros(len(spectrum), dtype=dtype)
+
+
+def ends(spectrum: np.ndarray, lowest: int, highest: int) -> np.ndarray:
+    ordered = np.sort(spectrum)
+    return np.r_[ordered[:lowest], ordered[len(ordered) - highest :]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("d", [3, 40, 500])
+def test_values_vectors_errors_and_the_bound(d: int, dtype: torch.dtype) -> None:
+    spectrum = np.r_[-1.0, -0.5, np.random.default_rng(d).uniform(0.0, 1.0, d - 3), 3.0]
+    F, x = quadratic(spectrum, dtype=dtype)
+    found = eigenpairs(F, x, lowest=2, highest=1)
+    truth = ends(spectrum, 2, 1)
+    assert found.status is Status.CONVERGED
+    assert found.values == pytest.approx(truth, rel=1e-3)
+    assert (np.abs(found.values - truth) <= found.errors + 1e-6).all()
+    rest = np.sort(spectrum)[2:-1]
+    assert not rest.size or (found.bound[0] <= rest[0] and rest[-1] <= found.bound[1])
+    v = found.vectors.double()
+    assert v.shape == (3, d)
+    assert torch.allclose(v @ v.T, torch.eye(3, dtype=torch.float64), atol=1e-5)
+    assert (found.lowest, found.dimension, found.samples, len(found)) == (2, d, 1, 3)
+
+
+@pytest.mark.parametrize("copies", [2, 5])
+@pytest.mark.parametrize("d", [50, 300])
+def test_degenerate_and_clustered_eigenvalues_are_all_found(d: int, copies: int) -> None:
+    """One start sees one vector of each eigenspace: without another look, the copies would be missing."""
+    spectrum = np.random.default_rng(copies).uniform(0.0, 1.0, d)
+    spectrum[:copies], spectrum[copies : copies + 3], spectrum[-2:] = -1.0, (-0.9, -0.8999, -0.8), 2.0
+    F, x = quadratic(spectrum)
+    found = eigenpairs(F, x, lowest=copies + 3, highest=2)
+    assert found.values == pytest.approx(ends(spectrum, copies + 3, 2), abs=1e-4)
+
+
+def test_the_bound_holds_over_many_seeds() -> None:
+    """60 spectra at δ = 0.05: 3 may be wrong; 9 have a probability below 0.4 %."""
+    wrong = 0
+    for seed in range(60):
+        spectrum = np.random.default_rng(seed).uniform(-1.0, 1.0, 150)
+        spectrum[1] = spectrum[0] = spectrum.min() - 0.05
+        F, x = quadratic(spectrum, seed)
+        found = eigenpairs(F, x, lowest=2, highest=1, seed=seed)
+        rest = np.sort(spectrum)[2:-1]
+        wrong += not (found.bound[0] <= rest[0] and rest[-1] <= found.bound[1])
+    assert wrong <= 9
+
+
+def test_a_small_basis_is_kept_to_and_finds_the_same() -> None:
+    spectrum = np.random.default_rng(0).uniform(-1.0, 1.0, 400)
+    F, x = quadratic(spectrum)
+    small, large = (eigenpairs(F, x, lowest=3, highest=2, basis=basis, tolerance=1e-4) for basis in (14, 200))
+    assert small.values == pytest.approx(large.values, rel=1e-3)
+    assert small.memory <= 14 + 2 + 3 * 5 < large.memory
+    assert small.cost.gradients > large.cost.gradients
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_network_with_batch_norm_and_dropout_is_left_as_it_was(dtype: torch.dtype) -> None:
+    model = network(dtype).train()
+    loss(model, (torch.zeros(4, 8, dtype=dtype), torch.zeros(4, dtype=torch.long))).backward()
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    grads, state = [p.grad.clone() for p in model.parameters()], torch.get_rng_state()
+    found = eigenpairs(objective(model, dtype), lowest=2, highest=2)
+    assert found.status in (Status.CONVERGED, Status.INACCURATE)
+    assert all(torch.equal(before[name], t) for name, t in model.state_dict().items())
+    assert all(torch.equal(a, p.grad) for a, p in zip(grads, model.parameters(), strict=True))
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-4), (torch.float32, 1e-2)])
+def test_a_network_s_eigenvalues_are_those_of_its_dense_hessian(dtype: torch.dtype, tolerance: float) -> None:
+    model = network(dtype).eval()
+    found = eigenpairs(objective(model, dtype), lowest=3, highest=3)
+    truth = ends(torch.linalg.eigvalsh(dense(model.double())).numpy(), 3, 3)
+    assert np.abs(found.values - truth).max() <= tolerance * np.abs(truth).max()
+    assert (np.abs(found.values - truth) <= found.errors + 1e-5 * np.abs(truth).max()).all()
+
+
+def test_under_autocast_errors_cover_the_truth() -> None:
+    model = network(torch.float32).eval()
+
+    def under_autocast(model, batch):  # type: ignore[no-untyped-def]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return loss(model, batch).float()
+
+    found = eigenpairs(objective(model, torch.float32, loss=under_autocast), highest=1, lowest=0)
+    truth = float(torch.linalg.eigvalsh(dense(model.double()))[-1])
+    assert abs(found.values[0] - truth) <= max(found.errors[0], 0.05 * truth)
+
+
+def test_samples_state_their_error() -> None:
+    """Curvature 1 ± 2 along the first variable: a sample of 64 is off by 0.25 in the mean."""
+    generator = torch.Generator().manual_seed(0)
+    a = torch.ones(4000, 3, dtype=torch.float64) * torch.tensor([5.0, 1.0, 2.0])
+    a[:, 0] += 2.0 * torch.randn(4000, generator=generator, dtype=torch.float64)
+    F = FiniteSum(lambda x, a: 0.5 * (a * x * x).sum(1).mean(), a)
+    found = eigenpairs(F, torch.ones(3, dtype=torch.float64), lowest=0, highest=1, samples=64)
+    truth = float(a[:, 0].mean())
+    assert found.samples == 64
+    assert 1e-3 < abs(found.values[0] - truth) <= found.sampling_errors[0] < 2.0
+    assert eigenpairs(F, torch.ones(3, dtype=torch.float64)).sampling_errors.tolist() == [0.0]
+
+
+def test_a_metric_means_the_generalised_problem() -> None:
+    scale = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    sizes = torch.tensor([-1.0, 3.0, 5.0], dtype=torch.float64)
+    F = Function(lambda x: 0.5 * (sizes * x * x).sum())
+    found = eigenpairs(F, torch.ones(3, dtype=torch.float64), lowest=1, highest=1, metric=scale)
+    assert found.values == pytest.approx([-0.25, 20.0], rel=1e-5)  # The geometric mean of the sizes is 1.
+    assert found.vectors[1].abs().tolist() == pytest.approx([0.0, 0.0, 1.0], abs=1e-6)
+
+
+def test_a_budget_ends_the_search_and_is_kept() -> None:
+    F, x = quadratic(np.random.default_rng(0).uniform(-1.0, 1.0, 3000))
+    found = eigenpairs(F, x, lowest=2, max_gradients=40)
+    assert found.status is Status.BUDGET_SPENT
+    assert found.cost.gradients <= 40 + 2 * 2
+    assert math.isinf(found.bound[0])
+
+
+def test_wrong_arguments_say_what_to_do() -> None:
+    F, x = quadratic(np.linspace(-1.0, 1.0, 5))
+    with pytest.raises(ValueError, match="ask for at least one"):
+        eigenpairs(F, x, lowest=0)
+    with pytest.raises(ValueError, match="basis must be at least"):
+        eigenpairs(F, x, lowest=2, basis=1)
+    with pytest.raises(TypeError, match="wrap a callable"):
+        eigenpairs(lambda x: x.sum(), x)
+
+
+def test_a_function_that_is_not_finite_is_said_to_be_so() -> None:
+    found = eigenpairs(Function(lambda x: x.sum() * math.nan), torch.ones(3))
+    assert (found.status, len(found)) == (Status.NOT_FINITE, 0)
+    assert "NaN" in str(found)
+
+
+def test_a_function_that_is_finite_only_at_x_is_said_to_be_so() -> None:
+    found = eigenpairs(Function(lambda x: torch.where(x[0] == 1.0, 1.0, math.nan) * x.sum()), torch.ones(90).double())
+    assert found.status is Status.NOT_FINITE
+
+
+def test_the_table_and_the_picture() -> None:
+    F, x = quadratic(np.r_[-1.0, np.linspace(0.0, 1.0, 99)])
+    found = unsaddle.eigenpairs(F, x, lowest=1, highest=2)
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["eigenvalue", "error"]
+    assert float(lines[1].split()[0]) == pytest.approx(-1.0)
+    assert lines[2].strip() == "..."
+    assert f"{found.cost.gradients} gradients" in lines[-1]
+    assert [axes.get_title() for axes in found.plot().axes] == ["lowest eigenvalues", "highest eigenvalues"]
