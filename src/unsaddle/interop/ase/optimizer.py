@@ -1,0 +1,146 @@
+"""ASE optimizers that go on where forces have converged at a saddle."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ase import Atoms
+from ase.filters import Filter
+from ase.optimize import BFGS
+from ase.optimize.optimize import Optimizer
+
+from unsaddle.interop.ase.minimum import is_minimum
+from unsaddle.interop.ase.motions import Array, free_motions
+from unsaddle.interop.ase.surface import EnergySurface
+from unsaddle.interop.ase.verdict import StructureVerdict, described
+
+FIRST, SHORTEST, LONGEST = 0.1, 1e-3, 0.4
+"""Lengths of the step off a saddle by forces alone, in Å, for the atom that moves most."""
+
+RUN = frozenset(
+    "atoms optimizable logfile observers nsteps max_steps comm trajectory restart fmax".split()
+    + ["_orig_trajectory", "_master", "_exitstack"]
+)
+"""What belongs to the run of an optimizer: a new start at another structure keeps it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """A saddle that a run has left."""
+
+    energy: float
+    """eV, at the saddle; nan if the calculator has none."""
+    verdict: StructureVerdict
+    """With its mode and frequency."""
+
+    def __str__(self) -> str:
+        v = self.verdict
+        tone = f", {described(v.frequency)}" if math.isfinite(v.frequency) else ""
+        fall = f", falls by {1e3 * v.drop:.3g} meV" if math.isfinite(v.drop) else ""
+        return f"saddle at {self.energy:.6f} eV{tone}, {v.curvature:.3g} eV/Å²{fall}"
+
+
+def promoted(base: type[Optimizer]) -> type[Optimizer]:
+    """A class of ASE's optimizers that goes on where forces have converged at a saddle.
+
+    Its name is Neon. It has the signature of `base`, the keyword arguments `gamma`, `delta` and `seed` of `is_minimum`
+    (an argument that `base` has goes to `base`), and `max_escapes`. `run(fmax, steps)` returns True if forces have
+    converged at a minimum; it ends with False if that cannot be decided. `verdict` is the last verdict. `left` tells of
+    each saddle that was left its energy, mode and frequency, and so does a line of the logfile. A step off a saddle is
+    a step of the run: it is logged, observed, and written to the trajectory. After it `base` starts anew.
+    """
+    signature = inspect.signature(base)
+    ours = {"gamma": None, "delta": 0.05, "seed": 0, "max_escapes": 100}
+    theirs = ours.keys() & signature.parameters.keys()
+
+    class Neon(base):  # type: ignore[misc]
+        __doc__ = f"{base.__name__}, promoted: see `unsaddle.interop.ase.promoted`."
+
+        def __init__(self, atoms: Atoms | Filter, *args: Any, **kwargs: Any) -> None:
+            EnergySurface(atoms)  # These two raise errors before any file is opened.
+            free_motions(atoms)
+            chosen = {name: kwargs.pop(name) for name in ours.keys() & kwargs.keys() - theirs}
+            self._check = ours | chosen
+            self._most = self._check.pop("max_escapes")
+            self._given = (args, kwargs)
+            self._starts: list[Optimizer] = []
+            self.verdict: StructureVerdict | None = None
+            self.left: list[Left] = []
+            super().__init__(atoms, *args, **kwargs)
+
+        @property
+        def escapes(self) -> int:
+            """The number of saddles left."""
+            return len(self.left)
+
+        def gradient_converged(self, gradient: Array) -> bool:
+            self.verdict = None
+            if not super().gradient_converged(gradient):
+                return False
+            check = self._check | {"seed": self._check["seed"] + self.escapes}
+            self.verdict = is_minimum(self.atoms, fmax=self.fmax, **check)
+            if self.verdict.kind != "saddle" or self.escapes >= self._most:
+                self.max_steps = self.nsteps  # More steps would not change the verdict.
+            return self.verdict.kind == "minimum"
+
+        def step(self, *args: Any, **kwargs: Any) -> None:
+            if self.verdict is None or self.verdict.direction is None:
+                super().step(*args, **kwargs)
+                return
+            left = Left(energy=self.verdict.energy, verdict=self.verdict)
+            if self.logfile is not None:
+                self.logfile.write(f"# {left}\n")
+            leave(self.atoms, self.verdict)
+            self.left.append(left)
+            self._start_anew()
+
+        def _start_anew(self) -> None:
+            """Takes over the state of a new `base`: the old estimate of the Hessian is that of the saddle."""
+            args, kwargs = self._given
+            bound = signature.bind(self.atoms, *args, **kwargs)
+            bound.arguments |= {"restart": None, "logfile": None}
+            # ASE's optimizers write their trajectory as observers of the run. Sella keeps an open one in its state.
+            bound.arguments["trajectory"] = getattr(getattr(self, "pes", None), "traj", None)
+            fresh = base(*bound.args, **bound.kwargs)
+            self._starts.append(fresh)  # Files that it would close when it is deleted are ours.
+            vars(self).update({name: value for name, value in vars(fresh).items() if name not in RUN})
+
+    Neon.__qualname__ = "Neon"
+    return Neon
+
+
+Neon = promoted(BFGS)
+"""ASE's BFGS, promoted."""
+
+
+def leave(target: Atoms | Filter, verdict: StructureVerdict) -> None:
+    """Moves the target off a saddle: to the lowest point that the check saw along the mode, or as far as forces drive.
+
+    Without energies, the force along the direction gives the sign, plus if it is zero. The length is doubled from
+    `FIRST` up to `LONGEST` while the force points on. If it does not at `FIRST`, it is halved, down to `SHORTEST`.
+    """
+    assert verdict.direction is not None
+    start, v = np.array(target.get_positions()), verdict.direction.numpy().reshape(-1, 3)
+    if math.isfinite(verdict.drop) and verdict.drop > 0.0:
+        target.set_positions(start + verdict.length * v)
+        return
+    v = v / float(np.linalg.norm(v, axis=1).max())
+
+    def force() -> float:
+        return float((target.get_forces() * v).sum())
+
+    def driven(length: float) -> bool:
+        target.set_positions(start + length * v)
+        return force() > 0.0
+
+    v = -v if force() < 0.0 else v
+    length = FIRST
+    while not driven(length) and length > SHORTEST:
+        length /= 2.0
+    while 2.0 * length <= LONGEST and length >= FIRST and driven(2.0 * length):
+        length *= 2.0
+    target.set_positions(start + length * v)
