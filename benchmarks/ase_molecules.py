@@ -142,7 +142,15 @@ SYMMETRIC: dict[str, Callable[[], Atoms]] = {
     "cyclobutane of g2, flat carbon": lambda: _level("cyclobutane"),
     "allene, flat": placed(
         "C3H4",
-        [(0, 0, 0), (0, 0, 1.31), (0, 0, -1.31), (0.93, 0, 1.87), (-0.93, 0, 1.87), (0.93, 0, -1.87), (-0.93, 0, -1.87)],
+        [
+            (0, 0, 0),
+            (0, 0, 1.31),
+            (0, 0, -1.31),
+            (0.93, 0, 1.87),
+            (-0.93, 0, 1.87),
+            (0.93, 0, -1.87),
+            (-0.93, 0, -1.87),
+        ],
     ),
     "water dimer, two hydrogen bonds": placed(
         "O2H4",
@@ -227,14 +235,24 @@ def hessian(atoms: Atoms) -> Array:
 
 def lowest(atoms: Atoms, matrix: Array) -> tuple[float, float]:
     """λ_min and λ_max of the Hessian without translations and rotations."""
+    values = _without_rigid(atoms, matrix)[0]
+    return float(values[0]), float(values[-1])
+
+
+def lowest_mode(atoms: Atoms, matrix: Array) -> tuple[float, Array]:
+    """λ_min without translations and rotations, and its motion, a row for each atom."""
+    values, modes = _without_rigid(atoms, matrix)
+    return float(values[0]), modes[0].reshape(-1, 3)
+
+
+def _without_rigid(atoms: Atoms, matrix: Array) -> tuple[Array, Array]:
     centred = atoms.positions - atoms.positions.mean(axis=0)
     motions = [np.tile(axis, len(atoms)) for axis in np.eye(3)]
     motions += [np.cross(axis, centred).ravel() for axis in np.eye(3)]
     _, sizes, rows = np.linalg.svd(np.array(motions), full_matrices=True)
-    number = int((sizes > 1e-2 * sizes[0]).sum())
-    free = rows[number:]
-    values = np.linalg.eigvalsh(free @ matrix @ free.T)
-    return float(values[0]), float(values[-1])
+    free = rows[int((sizes > 1e-2 * sizes[0]).sum()) :]
+    values, vectors = np.linalg.eigh(free @ matrix @ free.T)
+    return values, vectors.T @ free
 
 
 def structures(only: list[str] | None = None) -> Iterator[tuple[str, str, Callable[[], Atoms]]]:

@@ -1,8 +1,8 @@
 """ASE: a test whether a relaxed structure is a minimum, and optimizers that do not stop at saddles. Forces only.
 
-    print(is_minimum(atoms))                                 # eV/Å², cm⁻¹, meV; a filter for the cell is fine, too
-    Neon(atoms, logfile="-", trajectory="run.traj").run(fmax=0.01)
-    promoted(Sella)(atoms, order=0, internal=True).run(fmax=0.01)
+print(is_minimum(atoms))                                 # eV/Å², cm⁻¹, meV; a filter for the cell is fine, too
+Neon(atoms, logfile="-", trajectory="run.traj").run(fmax=0.01)
+promoted(Sella)(atoms, order=0, internal=True).run(fmax=0.01)
 """
 
 from unsaddle.interop.ase.minimum import is_minimum

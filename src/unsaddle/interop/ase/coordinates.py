@@ -33,7 +33,7 @@ class Coordinates:
 
     @property
     def dimension(self) -> int:
-        return self.lift.shape[1]
+        return int(self.lift.shape[1])
 
     def movement(self, displacement: Array) -> float:
         """Å by which the atom moves that moves most; a strain counts by what it does to a bond."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from ase import Atoms
 from ase.filters import Filter
@@ -14,9 +13,8 @@ from unsaddle import checks
 from unsaddle.cost import Ledger
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.interop.ase.coordinates import coordinates
-from unsaddle.interop.ase.motions import Array
 from unsaddle.interop.ase.search import PROBE, Found, Motion, Probes, search
-from unsaddle.interop.ase.surface import EnergySurface, results_kept
+from unsaddle.interop.ase.surface import EnergySurface, largest_force, results_kept
 from unsaddle.interop.ase.verdict import StructureVerdict, described, frequency, in_chemistry
 from unsaddle.judgement.drop import NO_DIRECTION, Drop
 from unsaddle.judgement.judge import Kind, judge
@@ -30,7 +28,7 @@ LONGEST = 0.4
 """Å: so far the fall along a mode is followed, for the atom that moves most."""
 
 SPARE = 3
-"""A check takes at most two force calls for each free motion and for so many more: fewer than a vibrational analysis."""
+"""A check takes at most two force calls for each free motion and so many more: fewer than a vibrational analysis."""
 
 FLAT = 1e-6
 """A largest curvature below this share of the model's is none: forces do not change."""
@@ -69,31 +67,23 @@ def is_minimum(
     delta = checks.probability(delta, "delta")
     surface, ledger = EnergySurface(atoms), Ledger()
     space = coordinates(atoms)
-    with results_kept(atoms.calc):
-        probes = Probes(surface.sample(ledger=ledger), surface.point, space)
-        force, drop = _largest_force(space.lift, probes.gradient), NO_DIRECTION
-        found, seen = _nothing(delta, force, ledger), None
-        if space.dimension:
-            budget = 2 * (space.dimension + SPARE)
-            start = {"delta": min(delta, START_DELTA), "generator": torch.Generator().manual_seed(seed)}
-            seen = search(probes, space, budget=budget, **start)
+    probes = Probes(surface.sample(ledger=ledger), surface.point, space)
+    force, drop = largest_force(atoms), NO_DIRECTION
+    found, seen = _nothing(delta, force, ledger), None
+    if space.dimension:
+        budget = 2 * (space.dimension + SPARE)
+        with results_kept(atoms.calc):
+            generator = torch.Generator().manual_seed(seed)
+            seen = search(probes, space, delta=min(delta, START_DELTA), budget=budget, generator=generator)
             if seen.motion is not None and seen.motion.is_negative:
                 drop = _fall(probes, seen.motion, LONGEST / space.movement(seen.motion.direction), budget)
-            found = _evidence(seen, drop, probes, gamma, delta, force, ledger)
+        found = _evidence(seen, drop, probes, gamma, delta, force, ledger)
     judgement = judge(found, gradient_norm=force, eps=fmax)
     known: dict[str, Any] = {"gradient_norm": force, "gradient_error": 0.0, "eps": fmax, "delta": delta}
     told = drop if judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY) else NO_DIRECTION
     told = told._replace(length=abs(told.length))
     verdict = assembled(surface, surface.point, found, judgement, drop=told, cost=ledger.cost, **known)
     return in_chemistry(verdict, atoms, probes.energy, _reason(judgement.kind, atoms, seen, drop))
-
-
-def _largest_force(lift: Array, gradient: Array) -> float:
-    """The largest force on an atom, without what constraints and rigid motions take."""
-    if not lift.shape[1]:
-        return 0.0
-    basis = np.linalg.qr(lift)[0]
-    return float(np.linalg.norm((basis @ (basis.T @ gradient)).reshape(-1, 3), axis=1).max())
 
 
 def _fall(probes: Probes, motion: Motion, longest: float, budget: int) -> Drop:
@@ -109,8 +99,6 @@ def _fall(probes: Probes, motion: Motion, longest: float, budget: int) -> Drop:
         if not farther < best:
             break
         length, best = 2.0 * length, farther
-    if best >= here:
-        return Drop(0.0, (0.0, 0.0), 0.0)
     return Drop(here - best, (here - best, here - best), sign * length, both)
 
 
@@ -122,9 +110,7 @@ def _evidence(
     known["deciding"] = (torch.from_numpy(seen.direction),)
     motion = seen.motion
     if motion is not None and motion.is_negative:
-        at = Measurement(
-            curvature=motion.curvature, error=motion.error, radius=motion.length, samples=1, fresh=False
-        )
+        at = Measurement(curvature=motion.curvature, error=motion.error, radius=motion.length, samples=1, fresh=False)
         down = torch.from_numpy(-motion.direction if drop.length < 0.0 else motion.direction.copy())
         known |= {"direction": down, "curvature": motion.curvature, "measurements": (at,), "deciding": ()}
         known["status"] = Status.FOUND
@@ -160,7 +146,13 @@ def _nothing(delta: float, force: float, ledger: Ledger) -> Curvature:
     names = ("gamma", "sought", "curvature", "lowest", "smoothness", "relative_noise", "hessian_lipschitz")
     known: dict[str, Any] = dict.fromkeys(names, math.nan) | {"gradient_norm": force, "noise": 0.0, "radius": PROBE}
     return Curvature(
-        direction=None, status=Status.NOTHING_FOUND, cost=ledger.cost, delta=delta, extractor="krylov", bound=0.0, **known
+        direction=None,
+        status=Status.NOTHING_FOUND,
+        cost=ledger.cost,
+        delta=delta,
+        extractor="krylov",
+        bound=0.0,
+        **known,
     )
 
 

@@ -38,7 +38,8 @@ def free_motions(target: Atoms | Filter) -> Array:
     if isinstance(target, Atoms):
         return _complement(_held_rows(target), rigid_motions(target, held_directions(target)))
     if isinstance(target, StrainFilter):
-        return np.eye(6)[np.asarray(target.mask, dtype=bool)]
+        strains: Array = np.eye(6)[np.asarray(target.mask, dtype=bool)]
+        return strains
     atoms = target.atoms
     if isinstance(target, UnitCellFilter):
         held = held_directions(atoms)

@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from ase import Atoms
 from ase.filters import Filter
 from ase.optimize import BFGS
@@ -15,15 +14,12 @@ from ase.optimize.optimize import Optimizer
 
 from unsaddle.interop.ase.minimum import is_minimum
 from unsaddle.interop.ase.motions import Array, free_motions
-from unsaddle.interop.ase.surface import EnergySurface
+from unsaddle.interop.ase.surface import EnergySurface, largest_force
 from unsaddle.interop.ase.verdict import StructureVerdict, described
 
-FIRST, SHORTEST, LONGEST = 0.1, 1e-3, 0.4
-"""Lengths of the step off a saddle by forces alone, in Å, for the atom that moves most."""
-
-RUN = frozenset(
-    "atoms optimizable logfile observers nsteps max_steps comm trajectory restart fmax".split()
-    + ["_orig_trajectory", "_master", "_exitstack"]
+RUN = (
+    *("atoms", "optimizable", "logfile", "observers", "nsteps", "max_steps", "comm", "trajectory", "restart", "fmax"),
+    *("_orig_trajectory", "_master", "_exitstack"),
 )
 """What belongs to the run of an optimizer: a new start at another structure keeps it."""
 
@@ -50,8 +46,9 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
     Its name is Neon. It has the signature of `base`, the keyword arguments `gamma`, `delta` and `seed` of `is_minimum`
     (an argument that `base` has goes to `base`), and `max_escapes`. `run(fmax, steps)` returns True if forces have
     converged at a minimum; it ends with False if that cannot be decided. `verdict` is the last verdict. `left` tells of
-    each saddle that was left its energy, mode and frequency, and so does a line of the logfile. A step off a saddle is
-    a step of the run: it is logged, observed, and written to the trajectory. After it `base` starts anew.
+    each saddle that was left its energy, mode and frequency, and so does a line of the logfile. A step off a saddle
+    leads to the lowest energy that the check saw along the mode. It is a step of the run: logged, observed, and written
+    to the trajectory. After it `base` starts anew. Like ASE's optimizers, it needs a calculator with energies.
     """
     signature = inspect.signature(base)
     ours = {"gamma": None, "delta": 0.05, "seed": 0, "max_escapes": 100}
@@ -82,7 +79,9 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
             if not super().gradient_converged(gradient):
                 return False
             check = self._check | {"seed": self._check["seed"] + self.escapes}
-            self.verdict = is_minimum(self.atoms, fmax=self.fmax, **check)
+            # The base says that these forces are small. It may count in coordinates of its own, as Sella does.
+            small = max(self.fmax, largest_force(self.atoms))
+            self.verdict = is_minimum(self.atoms, fmax=small, **check)
             if self.verdict.kind != "saddle" or self.escapes >= self._most:
                 self.max_steps = self.nsteps  # More steps would not change the verdict.
             return self.verdict.kind == "minimum"
@@ -94,7 +93,8 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
             left = Left(energy=self.verdict.energy, verdict=self.verdict)
             if self.logfile is not None:
                 self.logfile.write(f"# {left}\n")
-            leave(self.atoms, self.verdict)
+            v = self.verdict.direction.numpy().reshape(-1, 3)
+            self.atoms.set_positions(self.atoms.get_positions() + self.verdict.length * v)
             self.left.append(left)
             self._start_anew()
 
@@ -107,7 +107,7 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
             bound.arguments["trajectory"] = getattr(getattr(self, "pes", None), "traj", None)
             fresh = base(*bound.args, **bound.kwargs)
             self._starts.append(fresh)  # Files that it would close when it is deleted are ours.
-            vars(self).update({name: value for name, value in vars(fresh).items() if name not in RUN})
+            self.__dict__.update({name: value for name, value in vars(fresh).items() if name not in RUN})
 
     Neon.__qualname__ = "Neon"
     return Neon
@@ -115,32 +115,3 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
 
 Neon = promoted(BFGS)
 """ASE's BFGS, promoted."""
-
-
-def leave(target: Atoms | Filter, verdict: StructureVerdict) -> None:
-    """Moves the target off a saddle: to the lowest point that the check saw along the mode, or as far as forces drive.
-
-    Without energies, the force along the direction gives the sign, plus if it is zero. The length is doubled from
-    `FIRST` up to `LONGEST` while the force points on. If it does not at `FIRST`, it is halved, down to `SHORTEST`.
-    """
-    assert verdict.direction is not None
-    start, v = np.array(target.get_positions()), verdict.direction.numpy().reshape(-1, 3)
-    if math.isfinite(verdict.drop) and verdict.drop > 0.0:
-        target.set_positions(start + verdict.length * v)
-        return
-    v = v / float(np.linalg.norm(v, axis=1).max())
-
-    def force() -> float:
-        return float((target.get_forces() * v).sum())
-
-    def driven(length: float) -> bool:
-        target.set_positions(start + length * v)
-        return force() > 0.0
-
-    v = -v if force() < 0.0 else v
-    length = FIRST
-    while not driven(length) and length > SHORTEST:
-        length /= 2.0
-    while 2.0 * length <= LONGEST and length >= FIRST and driven(2.0 * length):
-        length *= 2.0
-    target.set_positions(start + length * v)

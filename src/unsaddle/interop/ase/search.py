@@ -243,4 +243,7 @@ def measured(probes: Probes, u: Array) -> tuple[Array, Motion]:
     else:
         near = float(u @ probes.central(u, CENTRAL / 2.0)[0]) / size**2
         curvature, noise = (4.0 * near - far) / 3.0, 3.0 * noise
-    return product, Motion(u / size, curvature, noise + 0.5 * abs(far - near), length, energies)
+    error = noise + 0.5 * abs(far - near)
+    if math.isfinite(probes.energy) and min(energies) >= probes.energy:
+        error = max(error, abs(curvature))  # Energies have a veto: without a fall there is no negative curvature.
+    return product, Motion(u / size, curvature, error, length, energies)

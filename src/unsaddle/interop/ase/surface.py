@@ -79,6 +79,14 @@ def atoms_of(target: Atoms | Filter) -> Atoms:
     return target if isinstance(target, Atoms) else target.atoms
 
 
+def largest_force(target: Atoms | Filter) -> float:
+    """What ASE compares with fmax: the largest force on an atom, without what constraints take, in eV/Å.
+
+    No force call where the calculator was asked about this structure last.
+    """
+    return float(np.linalg.norm(target.get_forces(), axis=1).max(initial=0.0))
+
+
 def _energy(target: Atoms | Filter) -> float:
     """The energy that forces are the derivative of, or the plain one; nan if the calculator has none."""
     for how in ({"force_consistent": True}, {}):
