@@ -17,6 +17,10 @@ from unsaddle.interop.ase.motions import Array, free_motions
 from unsaddle.interop.ase.surface import EnergySurface, largest_force
 from unsaddle.interop.ase.verdict import StructureVerdict, described
 
+TIGHTEST, NOISES = 8.0, 3.0
+"""From the second saddle on fmax is halved for each, down to this part of it, but not below so many times the error of
+forces."""
+
 RUN = (
     *("atoms", "optimizable", "logfile", "observers", "nsteps", "max_steps", "comm", "trajectory", "restart", "fmax"),
     *("_orig_trajectory", "_master", "_exitstack"),
@@ -56,6 +60,7 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
 
     class Neon(base):  # type: ignore[misc]
         __doc__ = f"{base.__name__}, promoted: see `unsaddle.interop.ase.promoted`."
+        fmax: float
 
         def __init__(self, atoms: Atoms | Filter, *args: Any, **kwargs: Any) -> None:
             EnergySurface(atoms)  # These two raise errors before any file is opened.
@@ -76,7 +81,7 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
 
         def gradient_converged(self, gradient: Array) -> bool:
             self.verdict = None
-            if not super().gradient_converged(gradient):
+            if not self._small(gradient):
                 return False
             check = self._check | {"seed": self._check["seed"] + self.escapes}
             # The base says that these forces are small. It may count in coordinates of its own, as Sella does.
@@ -85,6 +90,20 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
             if self.verdict.kind != "saddle" or self.escapes >= self._most:
                 self.max_steps = self.nsteps  # More steps would not change the verdict.
             return self.verdict.kind == "minimum"
+
+        def _small(self, gradient: Array) -> bool:
+            """Whether the base has converged; from the second saddle on, to less than fmax.
+
+            In a flat valley forces are soon below fmax wherever a step leads: the run would creep from check to check.
+            """
+            asked = self.fmax
+            if self.escapes > 1:
+                noise = NOISES * max(left.verdict.evidence.noise for left in self.left)
+                self.fmax = max(asked / min(2.0 ** (self.escapes - 1), TIGHTEST), min(asked, noise))
+            try:
+                return bool(super().gradient_converged(gradient))
+            finally:
+                self.fmax = asked
 
         def step(self, *args: Any, **kwargs: Any) -> None:
             if self.verdict is None or self.verdict.direction is None:
@@ -101,10 +120,13 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
         def _start_anew(self) -> None:
             """Takes over the state of a new `base`: the old estimate of the Hessian is that of the saddle."""
             args, kwargs = self._given
-            bound = signature.bind(self.atoms, *args, **kwargs)
-            bound.arguments |= {"restart": None, "logfile": None}
             # ASE's optimizers write their trajectory as observers of the run. Sella keeps an open one in its state.
-            bound.arguments["trajectory"] = getattr(getattr(self, "pes", None), "traj", None)
+            files = {"restart": None, "logfile": None, "trajectory": getattr(getattr(self, "pes", None), "traj", None)}
+            bound = signature.bind(self.atoms, *args, **kwargs)
+            others = [p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
+            for name, value in files.items():
+                named = name in signature.parameters or not others
+                (bound.arguments if named else bound.arguments.setdefault(others[0], {}))[name] = value
             fresh = base(*bound.args, **bound.kwargs)
             self._starts.append(fresh)  # Files that it would close when it is deleted are ours.
             self.__dict__.update({name: value for name, value in vars(fresh).items() if name not in RUN})

@@ -9,7 +9,7 @@ gradient a step does, what that leaves open is looked at from both sides, and a 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,6 +35,9 @@ most this share of it."""
 
 MEASURED_AT_MOST = 5
 """Motions that are measured from both sides. More soft ones are rare, and each takes two force calls."""
+
+LEFT = 0.2
+"""Of what forces and energies differ by, at least this share is left as an error: two lengths may agree by accident."""
 
 NOISES = 3.0
 """The error of a force along one direction is taken to be at most this many times σ/√d, as in `measure.direction`."""
@@ -160,7 +163,7 @@ def search(probes: Probes, space: Coordinates, *, delta: float, budget: int, gen
     few = seen.size == 1  # One product has no symmetry to violate, so nothing tells its error.
     most = 1 if clear or few else 0 if proven else MEASURED_AT_MOST
     while picture.measured_number < most and (few or picture.lowest_open() <= error) and probes.calls + 2 <= budget:
-        picture.measure_lowest()
+        picture.measure_lowest(budget)
     return picture.found(error, proven, proven or process.exhausted, tuple(history))
 
 
@@ -188,11 +191,11 @@ class _Picture:
     def lowest_open(self) -> float:
         return self._open()[0]
 
-    def measure_lowest(self) -> None:
+    def measure_lowest(self, budget: int) -> None:
         """Measures the lowest open motion from both sides."""
         _, y = self._open()
         u = self._basis @ y
-        product, motion = measured(self._probes, u)
+        product, motion = measured(self._probes, u, budget)
         column = self._basis.T @ product
         column += (motion.curvature * float(u @ u) - y @ column) * y
         keep = np.eye(len(y)) - np.outer(y, y)
@@ -225,14 +228,26 @@ class _Picture:
         )
 
 
-def measured(probes: Probes, u: Array) -> tuple[Array, Motion]:
+def measured(probes: Probes, u: Array, budget: float = math.inf) -> tuple[Array, Motion]:
     """Hu, and the curvature along u, by forces and energies on both sides.
 
     Along a line, f(±t) gives f″ + t²f⁗/12, and f′(±t) gives f″ + t²f⁗/6. Both together tell f″, and what is left of
     the error is at most half of what they differ by. A straight line stretches the bonds of a group that turns: without
     that, a torsion of −0.04 eV/Å² measures −0.01. A calculator without energies is asked for forces at t/2 instead.
+    Where the sign stays open since t is too long, t/3 is tried, too: the two results then show what is left.
     """
-    product, t, energies = probes.central(u, CENTRAL)
+    product, first, noise = _at_length(probes, u, CENTRAL)
+    truncation = first.error - noise
+    if abs(first.curvature) > first.error or noise > truncation or probes.calls + 2 > budget:
+        return product, first
+    product, second, noise = _at_length(probes, u, CENTRAL / 3.0)
+    left = max(abs(second.curvature - first.curvature), LEFT * (second.error - noise))
+    return product, replace(second, error=min(second.error, left + noise))
+
+
+def _at_length(probes: Probes, u: Array, move: float) -> tuple[Array, Motion, float]:
+    """Hu, the motion as measured at one length, and the part of its error that is noise."""
+    product, t, energies = probes.central(u, move)
     size = float(np.linalg.norm(u))
     length = t * size
     far = float(u @ product) / size**2
@@ -241,9 +256,9 @@ def measured(probes: Probes, u: Array) -> tuple[Array, Motion]:
         near = (sum(energies) - 2.0 * probes.energy) / length**2
         curvature, noise = 2.0 * near - far, noise + 4.0 * probes.energy_noise / length**2
     else:
-        near = float(u @ probes.central(u, CENTRAL / 2.0)[0]) / size**2
+        near = float(u @ probes.central(u, move / 2.0)[0]) / size**2
         curvature, noise = (4.0 * near - far) / 3.0, 3.0 * noise
     error = noise + 0.5 * abs(far - near)
     if math.isfinite(probes.energy) and min(energies) >= probes.energy:
         error = max(error, abs(curvature))  # Energies have a veto: without a fall there is no negative curvature.
-    return product, Motion(u / size, curvature, error, length, energies)
+    return product, Motion(u / size, curvature, error, length, energies), noise
