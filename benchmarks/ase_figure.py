@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ase import Atoms
+from ase.data import covalent_radii
+from ase.data.colors import jmol_colors
 
 from benchmarks.ase_molecules import SYMMETRIC, calculator, relaxed
 from unsaddle.interop.ase import is_minimum
 
 SHOWN = ("ammonia, flat", "ethane, eclipsed", "cyclohexane, flat")
-VIEWS = {"ammonia, flat": "-80x,10y", "ethane, eclipsed": "80x,20y", "cyclohexane, flat": "-70x,15y"}
+VIEWS = {"ammonia, flat": (-70, 20), "ethane, eclipsed": (-75, 35), "cyclohexane, flat": (-65, 15)}
+"""Degrees about x, then about y."""
 COLOURS = {"minimum": "#1f4e8c", "saddle": "#c0504d"}
 
 
@@ -38,8 +42,6 @@ def main() -> int:
 
 def modes(cache: Path, file: Path) -> None:
     """Three saddles: the atoms with the motion as arrows, and the energy along it."""
-    from ase.visualize.plot import plot_atoms
-
     plt = _pyplot()
     figure, axes = plt.subplots(2, len(SHOWN), figsize=(9.0, 4.6), layout="constrained")
     for (above, below), name in zip(axes.T, SHOWN, strict=True):
@@ -49,11 +51,7 @@ def modes(cache: Path, file: Path) -> None:
         atoms.calc = calculator()
         verdict = is_minimum(atoms)
         assert verdict.mode is not None
-        # The mode is drawn as where atoms go: light circles.
-        plot_atoms(
-            verdict.displaced(0.3), above, rotation=VIEWS[name], radii=0.25, colors=np.full((len(atoms), 3), 0.88)
-        )
-        plot_atoms(atoms, above, rotation=VIEWS[name], radii=0.3)
+        molecule(above, atoms, verdict.mode, VIEWS[name])
         above.set_axis_off()
         above.set_title(f"{name}\n{abs(verdict.frequency):.0f}i cm⁻¹", fontsize=9)
         drawn = verdict.plot().axes[0]
@@ -65,6 +63,30 @@ def modes(cache: Path, file: Path) -> None:
     axes[1][0].set_ylabel("energy, meV", fontsize=8)
     figure.savefig(file, dpi=110)
     print(f"{file}, {file.stat().st_size / 1024:.0f} KB")
+
+
+def molecule(axes: Any, atoms: Atoms, mode: Any, view: tuple[float, float]) -> None:
+    """Atoms and bonds from one side, with the motion as arrows."""
+    turned = atoms.copy()
+    turned.positions -= turned.positions.mean(axis=0)
+    ends = turned.copy()
+    ends.positions += 0.8 / np.linalg.norm(mode, axis=1).max() * mode
+    for frame in (turned, ends):
+        frame.rotate(view[0], "x")
+        frame.rotate(view[1], "y")
+    x, y, depth = turned.positions.T
+    radii = covalent_radii[atoms.numbers]
+    near = turned.get_all_distances() < 1.2 * (radii[:, None] + radii[None])
+    for i, j in zip(*np.nonzero(np.triu(near, 1)), strict=True):
+        axes.plot(x[[i, j]], y[[i, j]], color="#aaaaaa", lw=2.5, zorder=depth[[i, j]].mean())
+    for i in range(len(atoms)):
+        colour = jmol_colors[atoms.numbers[i]]
+        axes.scatter(x[i], y[i], s=300 * radii[i], color=colour, edgecolors="#444444", linewidths=0.6, zorder=depth[i])
+    along = (ends.positions - turned.positions).T
+    how = {"angles": "xy", "scale_units": "xy", "scale": 1.0, "width": 0.008, "color": "#c0504d", "zorder": 100}
+    axes.quiver(x, y, along[0], along[1], **how)
+    axes.set_aspect("equal")
+    axes.margins(0.25)
 
 
 def calls(rows: list[dict[str, Any]], file: Path) -> None:

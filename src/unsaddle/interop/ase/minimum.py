@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,6 +30,10 @@ LONGEST = 0.4
 
 SPARE = 3
 """A check takes at most two force calls for each free motion and so many more: fewer than a vibrational analysis."""
+
+NEGLIGIBLE = 5e-6
+"""eV: a smaller fall makes no saddle. Energies of an SCF are converged to 3e-5 by default (tblite), and a molecule that
+turns in a periodic box falls by 2e-6."""
 
 FLAT = 1e-6
 """A largest curvature below this share of the model's is none: forces do not change."""
@@ -77,6 +82,8 @@ def is_minimum(
             seen = search(probes, space, delta=min(delta, START_DELTA), budget=budget, generator=generator)
             if seen.motion is not None and seen.motion.is_negative:
                 drop = _fall(probes, seen.motion, LONGEST / space.movement(seen.motion.direction), budget)
+                if drop.value < NEGLIGIBLE:
+                    seen, drop = replace(seen, motion=None), NO_DIRECTION
         found = _evidence(seen, drop, probes, gamma, delta, force, ledger)
     judgement = judge(found, gradient_norm=force, eps=fmax)
     known: dict[str, Any] = {"gradient_norm": force, "gradient_error": 0.0, "eps": fmax, "delta": delta}
@@ -174,8 +181,8 @@ def _reason(kind: Kind, target: Atoms | Filter, seen: Found | None, drop: Drop) 
     if kind is Kind.NOT_STATIONARY:
         return f"Forces are not small: relax further.{f' There is a mode of {value}, too.' if fall else ''}"
     if kind is Kind.MINIMUM:
-        soft = f" Curvature above -{seen.bound:.2g} eV/Å² cannot be told from none." if seen.bound > 0.0 else ""
-        return f"No mode has negative curvature; the lowest seen is {value}.{soft}"
+        soft = f" Curvature above -{seen.bound:.2g} eV/Å² counts as none." if seen.bound > 0.0 else ""
+        return f"No mode has negative curvature; the lowest seen, if not the softest there is, has {value}.{soft}"
     if math.isinf(seen.bound):
         return "The force calls of a vibrational analysis were spent, and soft modes are not excluded: run one."
     if seen.largest < FLAT:

@@ -55,7 +55,7 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
     to the trajectory. After it `base` starts anew. Like ASE's optimizers, it needs a calculator with energies.
     """
     signature = inspect.signature(base)
-    ours = {"gamma": None, "delta": 0.05, "seed": 0, "max_escapes": 100}
+    ours = {"gamma": None, "delta": 0.05, "seed": 0, "max_escapes": 20}
     theirs = ours.keys() & signature.parameters.keys()
 
     class Neon(base):  # type: ignore[misc]

@@ -21,7 +21,7 @@ from unsaddle.judgement.verdict import Verdict
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WAVENUMBER = units._hbar * 1e10 * math.sqrt(units._e / units._amu) / units._e / units.invcm
+WAVENUMBER = units._hbar * 1e10 / math.sqrt(units._e * units._amu) / units.invcm
 """cm⁻¹ of a curvature of 1 eV/Å² with a mass of 1 amu: 521.5."""
 
 AMPLITUDE, IMAGES, POINTS = 0.3, 20, 21
