@@ -1,7 +1,7 @@
 """Molecules, clusters, surfaces and crystals: verdicts beside vibrations, and ways down from saddles.
 
-Parts, which `--only` chooses: `emt` (here), `molecules` (`ase_verdicts`), `ways` (`ase_ways_down`), and `crystals`
-(`ase_crystals`). `molecules` and `ways` need the extra `xtb`, `ways` also the package `sella`.
+Parts, which `--only` chooses: `emt` (here), `crystals` (`ase_crystals`), `molecules` (`ase_verdicts`), `ways`
+(`ase_ways_down`) and `metrics` (`ase_metrics`). The last three need the extra `xtb`, `ways` also the package `sella`.
 
 emt: structures at saddles of EMT's energy. Each structure is put on its saddle (`ase_structures.at_saddle`). Then ASE's
 BFGS and `unsaddle.interop.ase.Neon` run from there to fmax = 0.001 eV/Å, and `is_minimum` is asked at the saddle and
@@ -20,12 +20,12 @@ from ase import Atoms
 from ase.optimize import BFGS
 from ase.vibrations import Vibrations
 
-from benchmarks import ase_crystals, ase_verdicts, ase_ways_down
+from benchmarks import ase_crystals, ase_metrics, ase_verdicts, ase_ways_down
 from benchmarks.ase_structures import STRUCTURES, CountingEMT, at_saddle
 from benchmarks.environment import Report, options, table
 from unsaddle.interop.ase import Neon, is_minimum
 
-PARTS = ("emt", "crystals", "molecules", "ways")
+PARTS = ("emt", "crystals", "molecules", "ways", "metrics")
 FMAX, IMAGINARY = 1e-3, 10.0
 
 
@@ -63,6 +63,8 @@ def main() -> int:
         ase_verdicts.run(report, arguments.cache, arguments.names)
     if "ways" in arguments.only:
         ase_ways_down.run(report, arguments.cache, arguments.names)
+    if "metrics" in arguments.only:
+        ase_metrics.run(report, arguments.cache)
     return report.end(arguments.out)
 
 

@@ -109,6 +109,23 @@ def test_without_a_fall_of_the_energy_there_is_no_negative_curvature():
     assert not measured(probes, turned[:, 0])[1].is_negative
 
 
+def test_the_search_goes_on_if_what_looks_clear_is_not():
+    """Beyond a thousandth of an Å on one side, the force pulls away along one direction: from both sides, it does not
+    exist for long enough to count."""
+    function, turned = quadratic(spectrum(0.4))
+    v = torch.from_numpy(turned[:, 3].copy())
+
+    def both(x):
+        value, grad = function.sample().value_and_grad(x)
+        s = float(v @ x)
+        bump = 5e-3 * math.exp(-(((s - 2e-3) / 2e-3) ** 2))
+        return value, grad - bump * v
+
+    found, calls, _ = looked(Function(both, gradient=True))
+    assert found.motion is None or not found.motion.is_negative
+    assert calls <= 2 * (D + 3)
+
+
 def test_a_budget_that_ends_too_early_excludes_nothing():
     found, calls, _ = looked(quadratic(spectrum(1e-4))[0], budget=6)
     assert math.isinf(found.bound)

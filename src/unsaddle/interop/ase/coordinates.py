@@ -43,11 +43,11 @@ class Coordinates:
         return max(float(np.linalg.norm(atoms, axis=1).max(initial=0.0)), BOND * strain)
 
 
-def coordinates(target: Atoms | Filter) -> Coordinates:
-    """The free motions of the target, scaled by the model Hessian."""
+def coordinates(target: Atoms | Filter, model: Array | None = None) -> Coordinates:
+    """The free motions of the target, scaled by the model Hessian, or by another one."""
     basis, (cell_rows, factor) = free_motions(target), _cell(target)
-    model = basis @ model_hessian(target) @ basis.T
-    values, vectors = np.linalg.eigh(model)
+    model = model_hessian(target) if model is None else model
+    values, vectors = np.linalg.eigh(basis @ model @ basis.T)
     return Coordinates(basis.T @ (vectors / np.sqrt(values)), cell_rows, factor)
 
 

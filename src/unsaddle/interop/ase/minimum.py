@@ -79,7 +79,10 @@ def is_minimum(
         budget = 2 * (space.dimension + SPARE)
         with results_kept(atoms.calc):
             generator = torch.Generator().manual_seed(seed)
-            seen = search(probes, space, delta=min(delta, START_DELTA), budget=budget, generator=generator)
+            how: dict[str, Any] = {"delta": min(delta, START_DELTA), "budget": budget, "generator": generator}
+            if gamma is not None:  # As far as calls last: the bound is to come below γ.
+                how["measure_at_most"] = budget
+            seen = search(probes, space, **how)
             if seen.motion is not None and seen.motion.is_negative:
                 drop = _fall(probes, seen.motion, LONGEST / space.movement(seen.motion.direction), budget)
                 if drop.value < NEGLIGIBLE:

@@ -132,7 +132,15 @@ class Probes:
         return self._f.ledger.gradients
 
 
-def search(probes: Probes, space: Coordinates, *, delta: float, budget: int, generator: torch.Generator) -> Found:
+def search(
+    probes: Probes,
+    space: Coordinates,
+    *,
+    delta: float,
+    budget: int,
+    generator: torch.Generator,
+    measure_at_most: int = MEASURED_AT_MOST,
+) -> Found:
     """Finds a motion of negative curvature, or shows that there is none.
 
     1. Krylov steps with products from one side, in z. They end as soon as a Ritz value is clearly negative; or all
@@ -146,34 +154,39 @@ def search(probes: Probes, space: Coordinates, *, delta: float, budget: int, gen
     start = vectors.random_direction(torch.zeros(space.dimension, dtype=torch.float64), generator)
     probes.begin(start)
     process = KrylovProcess(probes.product, start, min(space.dimension, MOST_STEPS))
-    seen, history = process.projection, []
+    seen, history = process.projection, list[tuple[int, float]]()
     unlucky = math.log(unlucky_component(dimension=space.dimension, delta=delta))
-    proven = clear = False
-    error = math.inf
-    while not (proven or clear or process.exhausted or process.full) and probes.calls + 2 < budget:
+    proven, trusted, error = False, True, math.inf
+    while not (proven or process.exhausted or process.full) and probes.calls + 2 < budget:
         process.expand()
         lowest = float(seen.values[0])
         # The norm of a matrix with independent errors is √size times one of them.
         error = math.sqrt(seen.size) * seen.asymmetry
         history.append((probes.calls, lowest))
-        clear = lowest < -CLEAR * error and float(seen.residuals[0]) <= SETTLED * abs(lowest)
         proven = seen.log_missed(-error) <= unlucky
-    basis = space.lift @ np.array([process.vector(i).numpy() for i in range(seen.size)]).T
-    picture = _Picture(probes, space, basis, np.diag(seen.values))
+        if trusted and lowest < -CLEAR * error and float(seen.residuals[0]) <= SETTLED * abs(lowest):
+            picture = _Picture(probes, space, process)
+            picture.measure_lowest(budget)
+            if picture.is_negative:
+                return picture.found(error, False, tuple(history))
+            trusted = False  # Products from one side mislead here. The search goes on without them saying when to end.
+    picture = _Picture(probes, space, process)
     few = seen.size == 1  # One product has no symmetry to violate, so nothing tells its error.
-    most = 1 if clear or few else 0 if proven else MEASURED_AT_MOST
+    most = 1 if few else 0 if proven else measure_at_most
     while picture.measured_number < most and (few or picture.lowest_open() <= error) and probes.calls + 2 <= budget:
         picture.measure_lowest(budget)
-    return picture.found(error, proven, proven or process.exhausted, tuple(history))
+    return picture.found(error, proven or process.exhausted, tuple(history))
 
 
 class _Picture:
     """The Hessian on the space that was searched, as far as it is known: from one side, or from both."""
 
-    def __init__(self, probes: Probes, space: Coordinates, basis: Array, matrix: Array) -> None:
-        self._probes, self._space = probes, space
-        self._basis, self._matrix = basis, matrix
-        self._exact: Array = np.zeros((0, len(matrix)))
+    def __init__(self, probes: Probes, space: Coordinates, process: KrylovProcess) -> None:
+        size = process.projection.size
+        self._probes = probes
+        self._basis: Array = space.lift @ np.array([process.vector(i).numpy() for i in range(size)]).T
+        self._matrix: Array = np.diag(process.projection.values)
+        self._exact: Array = np.zeros((0, size))
         self._motions: list[Motion] = []
 
     @property
@@ -204,7 +217,11 @@ class _Picture:
         self._exact = np.vstack([self._exact, y])
         self._motions.append(motion)
 
-    def found(self, error: float, proven: bool, ended: bool, history: tuple[tuple[int, float], ...]) -> Found:
+    @property
+    def is_negative(self) -> bool:
+        return any(motion.is_negative for motion in self._motions)
+
+    def found(self, error: float, ended: bool, history: tuple[tuple[int, float], ...]) -> Found:
         values, vectors = np.linalg.eigh(self._matrix)
         u = self._basis @ vectors[:, 0]
         top = self._basis @ vectors[:, -1]
