@@ -35,7 +35,7 @@ study: $(STAMP)
 	$(PYTEST) -m study tests
 
 # Without files that start processes, or import large packages of others: trainers, JAX, ASE.
-APART := $(addprefix --ignore tests/,distributed interop/test_trainers.py interop/test_jax.py interop/test_ase.py)
+APART := $(addprefix --ignore tests/,distributed interop/test_trainers.py interop/test_jax.py interop/ase)
 quick: $(STAMP)
 	$(PYTEST) -m "not slow and not study" $(APART) tests
 

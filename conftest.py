@@ -22,7 +22,7 @@ SRC = Path(__file__).parent / "src"
 TOGETHER = (
     "tests/distributed/",
     "tests/experiments/test_reproduce.py",
-    "tests/interop/test_ase.py",
+    "tests/interop/ase/",
     "tests/report/test_browser.py",
     "tests/report/test_page.py",
     "tests/test_cli.py",

@@ -38,6 +38,7 @@ LAYERS = (
     "methods.py",
     "torch_optim/",
     "interop/",
+    "interop/ase/",
     "interop/scipy/",
     "experiments/",
     "report/",

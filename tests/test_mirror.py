@@ -18,6 +18,7 @@ SUITES = {
     "distributed/test_ranks.py": "the whole library on ranks against one process",
     "distributed/test_training.py": "Neon on ranks: checkpoints, errors and killed processes",
     "first_order/test_corollaries.py": "first-order methods with the constants of their corollaries",
+    "interop/ase/test_scf.py": "calculators with an SCF inside, whatever file they meet",
     "interop/scipy/test_soft_saddles.py": "soft saddles and flat valleys, whichever method ends there",
     "interop/test_trainers.py": "Neon inside trainers that others wrote",
     "judgement/test_metric.py": "verdicts of searches in a metric",

@@ -20,7 +20,7 @@ DENSE_MOST = 1000
 
 FLOOR = 0.03
 """Added to √v̂, as a share of its quadratic mean: so a parameter that has had no gradient has a size, at most 33 times
-that of others. A tenth finds as much with more gradients, a hundredth finds softer curvature (`benchmarks.metric`)."""
+that of others. Chosen on the networks of `benchmarks.metric`, between 0.1 and 0.01."""
 
 ROUNDED = 1e-10
 """Eigenvalues of an inverse Hessian down to this share of the largest are told from rounding. Smaller ones are raised

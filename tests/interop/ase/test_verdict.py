@@ -1,0 +1,104 @@
+"""The verdict in words, as a picture, and as a motion to look at; frequencies against ASE's vibrations."""
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ase")
+
+from ase import Atoms
+from ase.build import bulk
+from ase.calculators.emt import EMT
+from ase.filters import FrechetCellFilter
+from ase.io import read
+from ase.optimize import BFGS
+from ase.vibrations import Vibrations
+
+from unsaddle.interop.ase import is_minimum
+from unsaddle.interop.ase.verdict import described, frequency
+
+
+def test_the_frequency_of_a_diatomic_is_that_of_vibrations(tmp_path):
+    pair = Atoms("PtAu", positions=[[0, 0, 0], [0, 0, 2.4]], calculator=EMT())
+    BFGS(pair, logfile=None).run(fmax=1e-4)
+    vibrations = Vibrations(pair, name=str(tmp_path / "pair"))
+    vibrations.run()
+    stretch = vibrations.get_frequencies().real.max()
+    verdict = is_minimum(pair)
+    # Along (1, −1)/√2 the mass is the mean of both; of the normal mode, it is the reduced one, twice.
+    light, heavy = sorted(pair.get_masses())
+    expected = stretch * math.sqrt(2.0 * light * heavy / (light + heavy) / ((light + heavy) / 2.0))
+    assert verdict.kind == "minimum"
+    assert verdict.frequency == pytest.approx(expected, rel=0.01)
+
+
+def test_an_imaginary_frequency_is_negative_and_has_the_units_of_ase():
+    atoms = Atoms("H2", positions=[[0, 0, 0], [0, 0, 1]])
+    mode = np.array([0, 0, 1.0, 0, 0, -1.0]) / math.sqrt(2.0)
+    mass = atoms.get_masses()[0]
+    # As a number of CODATA: ω = √(k/m), with k in N/m, and ω/(2πc) in 1/cm.
+    omega = math.sqrt(5.0 * 16.02176634 / (mass * 1.66053907e-27))
+    expected = omega / (2.0 * math.pi * 2.99792458e10)
+    assert frequency(atoms, mode, -5.0) == pytest.approx(-expected, rel=1e-6)
+    assert frequency(atoms, mode, 5.0) == pytest.approx(expected, rel=1e-6)
+    assert described(-12.3) == "12i cm⁻¹"
+    assert described(12.3) == "12 cm⁻¹"
+
+
+@pytest.mark.parametrize("file", ["mode.traj", "mode.xyz", "mode.extxyz"])
+def test_the_mode_can_be_written_in_formats_of_ase(file, saddles, with_emt, tmp_path):
+    square = with_emt(saddles["square"].copy())
+    verdict = is_minimum(square)
+    verdict.write_mode(tmp_path / file, amplitude=0.2, images=8)
+    frames = read(tmp_path / file, index=":")
+    assert len(frames) == 8
+    np.testing.assert_allclose(frames[0].positions, square.positions, atol=1e-6)
+    moved = frames[2].positions - square.positions
+    assert np.linalg.norm(moved, axis=1).max() == pytest.approx(0.2, abs=1e-6)
+    np.testing.assert_allclose(moved / np.linalg.norm(moved), verdict.mode, atol=1e-5)
+
+
+def test_the_mode_of_a_cell_moves_the_cell(with_emt, tmp_path):
+    crystal = with_emt(bulk("Cu", "bcc", a=2.855))
+    verdict = is_minimum(FrechetCellFilter(crystal))
+    verdict.write_mode(tmp_path / "mode.traj")
+    frames = read(tmp_path / "mode.traj", index=":")
+    volumes, lengths = [f.get_volume() for f in frames], [f.cell.lengths() for f in frames]
+    assert np.ptp(volumes) < 0.02 * volumes[0]  # A shear.
+    assert np.ptp(lengths) > 0.05
+
+
+def test_the_words_are_those_of_the_domain(saddles, relaxations, with_emt):
+    at_saddle = str(is_minimum(with_emt(saddles["square"].copy())))
+    assert at_saddle.startswith("A saddle. The curvature along the mode is -")
+    for word in ("eV/Å²", "i cm⁻¹", "meV", "force calls", "up to 0.05 counts as relaxed"):
+        assert word in at_saddle
+    at_minimum = str(is_minimum(with_emt(relaxations["square"][0].atoms.copy())))
+    assert at_minimum.startswith(
+        "A minimum. No mode has negative curvature; the lowest seen, if not the softest there is, has "
+    )
+    assert "i cm⁻¹" not in at_minimum
+
+
+def test_the_picture_is_the_energy_along_the_mode(saddles, with_emt):
+    pytest.importorskip("matplotlib")
+    square = with_emt(saddles["square"].copy())
+    verdict = is_minimum(square)
+    figure = verdict.plot()
+    energy, parabola = figure.axes[0].get_lines()
+    lengths, rise = energy.get_data()
+    moved = verdict.displaced(lengths[3])
+    moved.calc = EMT()
+    assert rise[3] == pytest.approx(1e3 * (moved.get_potential_energy() - verdict.energy), abs=1e-3)
+    middle = len(lengths) // 2
+    assert parabola.get_ydata()[middle - 1] == pytest.approx(rise[middle - 1], rel=0.05)
+    assert square.positions == pytest.approx(saddles["square"].positions)
+
+
+def test_there_may_be_no_mode_to_show():
+    verdict = is_minimum(Atoms("Cu", calculator=EMT()))
+    assert verdict.mode is None
+    assert math.isnan(verdict.frequency)
+    with pytest.raises(ValueError, match="there is no mode to show"):
+        verdict.write_mode("mode.traj")
