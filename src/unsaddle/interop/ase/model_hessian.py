@@ -31,7 +31,8 @@ REFERENCE = np.array([[1.35, 2.1, 2.53], [2.1, 2.87, 3.4], [2.53, 3.4, 3.4]]) * 
 """Lindh's α and R, by the rows of the periodic table: the first, the second, all others."""
 
 FLAT_CENTRE = 3.0
-"""eV/Å² for an atom with three neighbours that leaves their plane: from BF3 to AlF3 it is 2 to 6 (`ase_saddles`)."""
+"""eV/Å² for an atom with three neighbours that leaves their plane: a guess. The lowest modes of AlF3 and BCl3 have 2.8
+and 5.8 with GFN2-xTB."""
 
 FLOOR = 0.1
 """eV/Å², added along every direction, for motions that the model does not know: those of molecules against each other
