@@ -30,7 +30,7 @@ from unsaddle.spectrum.space import Space
 from unsaddle.vectors import Array
 
 PLENTIFUL_BYTES, LARGEST_BASIS = 256 << 20, 300
-"""By default a basis takes so many bytes, up to so many vectors. A choice: networks of 1e5 parameters need no restart."""
+"""By default a basis takes so many bytes, up to so many vectors. A choice."""
 
 LOOKS, SHARE = 30, 1.0 / 3.0
 """Looks for copies of degenerate eigenvalues, each from another start, go on while they find some. A look that finds
