@@ -52,7 +52,6 @@ FACE = ("__init__.py", "__main__.py")
 
 ONLY_TYPES = {
     ("judgement/plots.py", "judgement/verdict.py"),
-    ("spectrum/plots.py", "spectrum/density.py"),
     ("spectrum/plots.py", "spectrum/layers.py"),
     ("spectrum/plots.py", "spectrum/result.py"),
 }

@@ -50,6 +50,16 @@ def test_the_spread_covers_the_error() -> None:
     assert (np.abs(found.density - exact) <= 2.2 * found.spread)[inside].mean() > 0.8  # t with 11 degrees of freedom.
 
 
+def test_the_trace_is_within_its_error() -> None:
+    """40 seeds at confidence 0.95: 2 may be off; 7 have a probability below 0.4 %."""
+    spectrum = random_spectrum(3000, "outliers")
+    problem, off = prescribed_spectrum(torch.from_numpy(spectrum)), 0
+    for seed in range(40):
+        found = spectral_density(problem.objective, torch.zeros(3000).double(), probes=4, steps=10, seed=seed)
+        off += abs(found.trace - spectrum.sum()) > found.trace_error
+    assert off <= 6
+
+
 def test_the_cost_is_one_gradient_a_step() -> None:
     problem = prescribed_spectrum(torch.linspace(-1.0, 1.0, 3000))
     found = spectral_density(problem.objective, torch.zeros(3000).double(), probes=3, steps=20)

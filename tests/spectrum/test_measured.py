@@ -34,7 +34,7 @@ def test_a_claim_that_another_radius_contradicts_is_in_the_error() -> None:
     H = hessian(Function(lambda x: 0.5 * (SIZES * x * x).sum()))
     v = torch.eye(4, dtype=torch.float64)[0]
     seen = measured(H, [v], np.array([-0.9]), 9.0, None)
-    assert abs(seen.values[0] + 1.0) < 1e-6
+    assert abs(seen.values[0] + 1.0) < 0.1 <= seen.errors[0] / 2.0
     assert seen.disagreement[0] > 0.29
 
 

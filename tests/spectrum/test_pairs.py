@@ -54,6 +54,16 @@ def test_degenerate_and_clustered_eigenvalues_are_all_found(d: int, copies: int)
     assert found.values == pytest.approx(ends(spectrum, copies + 3, 2), abs=1e-4)
 
 
+def test_without_another_look_copies_are_missing_and_nothing_is_said_of_the_rest() -> None:
+    spectrum = np.r_[-1.0, -1.0, -0.6, np.linspace(0.0, 1.0, 297)]
+    F, x = quadratic(spectrum)
+    with_it, without = (eigenpairs(F, x, lowest=2, copies=copies) for copies in (True, False))
+    assert with_it.values == pytest.approx([-1.0, -1.0], rel=1e-2)
+    assert without.values == pytest.approx([-1.0, -0.6], abs=1e-2)
+    assert without.bound == (-math.inf, math.inf)
+    assert without.cost.gradients < with_it.cost.gradients
+
+
 def test_the_bound_holds_over_many_seeds() -> None:
     """60 spectra at δ = 0.05: 3 may be wrong; 9 have a probability below 0.4 %."""
     wrong = 0

@@ -5,26 +5,22 @@ from __future__ import annotations
 import math
 import statistics
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from unsaddle import checks
-from unsaddle.cost import Cost, Ledger
+from unsaddle.cost import Ledger
 from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.judgement.watch import shown
 from unsaddle.measure import student
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.spectrum.hessian import Hessian, hessian_at
-from unsaddle.spectrum.result import Status
+from unsaddle.spectrum.result import Density, Status
 from unsaddle.spectrum.space import Space
 from unsaddle.vectors import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 WIDTH, STEPS_A_WIDTH = 0.02, 1.0
 """The smoothing as a share of the range of the spectrum, and the steps that resolve it, over 1/width. On [−1, 1] the
@@ -45,51 +41,6 @@ POINTS = 512
 
 CONFIDENCE = 0.95
 """Of the error of the trace."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Density:
-    """The answer of `spectral_density`."""
-
-    grid: Array
-    density: Array
-    """The density of eigenvalues on the grid; it integrates to 1. It is smoothed by a Gaussian of width `width`."""
-    spread: Array
-    """Its standard error on the grid, over the probes; 0 where every eigenvalue is known."""
-    width: float
-    trace: float
-    """The sum of all eigenvalues."""
-    trace_error: float
-    """How far that may be off, at confidence 0.95 over the probes."""
-    nodes: Array = field(repr=False)
-    """Values and weights before smoothing: quadrature nodes, or the eigenvalues. The weights sum to 1."""
-    weights: Array = field(repr=False)
-    probes: int
-    steps: int
-    """Products a probe."""
-    exact: bool
-    """Whether every eigenvalue is known, as it is in few dimensions."""
-    dimension: int
-    status: Status
-    cost: Cost
-
-    def __str__(self) -> str:
-        how = "every eigenvalue" if self.exact else f"{self.probes} probes of {self.steps} steps"
-        if not self.nodes.size:
-            return f"Density of d = {self.dimension} eigenvalues: {self.status.value}."
-        ends = f"between {self.nodes.min():.4g} and {self.nodes.max():.4g}"
-        negative = float(self.weights[self.nodes < -self.width].sum())
-        return (
-            f"Density of d = {self.dimension} eigenvalues, {ends}, by {how}. Trace {self.trace:.5g} ± "
-            f"{self.trace_error:.1g}. A share of {negative:.2g} is below {-self.width:.2g}, the negative of the "
-            f"smoothing width. {self.cost.gradients} gradients."
-        )
-
-    def plot(self) -> Figure:
-        """Draw the density on a logarithmic scale, with its spread. Needs matplotlib, of the extra `plot`."""
-        from unsaddle.spectrum.plots import plot_density
-
-        return plot_density(self)
 
 
 class Quadrature(NamedTuple):
@@ -248,8 +199,7 @@ def _smoothed(
     curves = np.stack([_gaussians(grid, q, spacing) for q in seen])
     means, count = [float(q.nodes @ q.weights) for q in seen], len(seen)
     if not exact:
-        spread = statistics.stdev(means) / math.sqrt(count) if count > 1 else math.inf
-        error = dimension * spread * (student.quantile(0.5 + CONFIDENCE / 2.0, count - 1) if count > 1 else 1.0)
+        error = _trace_error(seen, means, dimension)
     nothing = np.zeros_like(grid) if exact else np.full_like(grid, math.nan)
     return Density(
         grid=grid,
@@ -267,6 +217,21 @@ def _smoothed(
         status=Status.CONVERGED,
         cost=hessian.ledger.cost,
     )
+
+
+def _trace_error(seen: list[Quadrature], means: list[float], dimension: int) -> float:
+    """How far the trace may be off: by Student's t over the probes, or by the variance that a probe has, if larger.
+
+    A unit probe q has Var(qᵀHq) = 2(‖H‖_F²/d − (tr H/d)²)/(d + 2), and E‖Hq‖² = ‖H‖_F²/d. Few probes that agree by
+    accident would show less: a few outliers make qᵀHq skewed.
+    """
+    count, d = len(seen), dimension
+    square = statistics.fmean(float(q.nodes**2 @ q.weights) for q in seen)
+    known = math.sqrt(max(0.0, 2.0 * (square - statistics.fmean(means) ** 2) / (d + 2)))
+    error = statistics.NormalDist().inv_cdf(0.5 + CONFIDENCE / 2.0) * known
+    if count > 1:
+        error = max(error, student.quantile(0.5 + CONFIDENCE / 2.0, count - 1) * statistics.stdev(means))
+    return d * error / math.sqrt(count)
 
 
 def _gaussians(grid: Array, seen: Quadrature, width: float) -> Array:

@@ -27,8 +27,8 @@ ROUNDING_SHARE = 0.03
 """The rounding of a product, √2σ/r, as a share of a hundredth of the largest eigenvalue."""
 
 ONE_SIDED = 30.0
-"""Products are from one side up to so many times the first radius: 1e-4 of ‖x‖ in float32. There the third derivative
-changes eigenvalues of small networks by up to half a per cent (`python -m benchmarks.spectrum --radii`)."""
+"""Products are from one side up to so many times the first radius: 1e-4 of ‖x‖ in float32. Farther out, the third
+derivative would change eigenvalues by more than rounding does."""
 
 FARTHER_OUT = 2.0
 """What a search found is measured again so many times as far from x."""

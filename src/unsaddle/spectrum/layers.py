@@ -15,11 +15,11 @@ from unsaddle import checks
 from unsaddle.cost import Cost, Ledger
 from unsaddle.judgement.watch import shown
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
-from unsaddle.spectrum.density import WIDTH, Density, density_of
+from unsaddle.spectrum.density import WIDTH, density_of
 from unsaddle.spectrum.ends import Goal
 from unsaddle.spectrum.hessian import hessian_at
 from unsaddle.spectrum.pairs import pairs_of
-from unsaddle.spectrum.result import Eigenpairs
+from unsaddle.spectrum.result import Density, Eigenpairs
 from unsaddle.spectrum.space import Space
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from unsaddle.spectrum.density import Density
     from unsaddle.spectrum.layers import Layers
-    from unsaddle.spectrum.result import Eigenpairs
+    from unsaddle.spectrum.result import Density, Eigenpairs
 
 FLOOR = 0.1
 """A density is drawn down to this share of one eigenvalue under its Gaussian."""

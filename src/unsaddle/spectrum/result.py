@@ -110,3 +110,48 @@ class MorseIndex:
         which = f"eigenvalues below {-self.gamma:.4g}, at confidence {self.confidence:g}"
         rest = "" if self.decided else f" {self.status.value[0].upper()}{self.status.value[1:]}."
         return f"Morse index {count}: {which}. d = {self.dimension}, {self.cost.gradients} gradients.{rest}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Density:
+    """The answer of `spectral_density`."""
+
+    grid: Array
+    density: Array
+    """The density of eigenvalues on the grid; it integrates to 1. It is smoothed by a Gaussian of width `width`."""
+    spread: Array
+    """Its standard error on the grid, over the probes; 0 where every eigenvalue is known."""
+    width: float
+    trace: float
+    """The sum of all eigenvalues."""
+    trace_error: float
+    """How far that may be off, at confidence 0.95 over the probes."""
+    nodes: Array = field(repr=False)
+    """Values and weights before smoothing: quadrature nodes, or the eigenvalues. The weights sum to 1."""
+    weights: Array = field(repr=False)
+    probes: int
+    steps: int
+    """Products a probe."""
+    exact: bool
+    """Whether every eigenvalue is known, as it is in few dimensions."""
+    dimension: int
+    status: Status
+    cost: Cost
+
+    def __str__(self) -> str:
+        how = "every eigenvalue" if self.exact else f"{self.probes} probes of {self.steps} steps"
+        if not self.nodes.size:
+            return f"Density of d = {self.dimension} eigenvalues: {self.status.value}."
+        ends = f"between {self.nodes.min():.4g} and {self.nodes.max():.4g}"
+        negative = float(self.weights[self.nodes < -self.width].sum())
+        return (
+            f"Density of d = {self.dimension} eigenvalues, {ends}, by {how}. Trace {self.trace:.5g} ± "
+            f"{self.trace_error:.1g}. A share of {negative:.2g} is below {-self.width:.2g}, the negative of the "
+            f"smoothing width. {self.cost.gradients} gradients."
+        )
+
+    def plot(self) -> Figure:
+        """Draw the density on a logarithmic scale, with its spread. Needs matplotlib, of the extra `plot`."""
+        from unsaddle.spectrum.plots import plot_density
+
+        return plot_density(self)
