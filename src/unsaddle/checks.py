@@ -96,6 +96,11 @@ def count(value: Any, name: str, at_least: int = 1) -> int:
     return int(value)
 
 
+def seed(value: Any, name: str = "seed") -> int:
+    """`value`, any integer of at least zero, as a Python int that torch's generators take, with room to count up."""
+    return count(value, name, at_least=0) % 2**62
+
+
 def choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
     """`value` if it is one of `choices`."""
     if value not in choices:

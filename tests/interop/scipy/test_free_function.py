@@ -83,6 +83,25 @@ def test_a_way_down_from_a_bound_with_zero_derivative_is_inside(method, side):
     assert side * result.x[0] == pytest.approx(np.sqrt(2.0), abs=1e-4)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_fixed_variable_is_no_obstacle_to_an_interior_point_method(seed):
+    """trust-constr ends beside the bound by rounding, and a look evaluates nothing outside."""
+    random = np.random.default_rng(seed)
+    a = random.standard_normal((3, 3))
+    a = a @ a.T + np.eye(3)
+    b, fixed = random.standard_normal(3), random.standard_normal()
+    result = minimize(
+        lambda x: x @ a @ x / 2.0 - b @ x,
+        random.standard_normal(3),
+        method="trust-constr",
+        jac=lambda x: a @ x - b,
+        bounds=[(fixed, fixed), (None, None), (None, None)],
+    )
+    assert result.success
+    assert result.x[0] == fixed
+    np.testing.assert_allclose(result.x[1:], np.linalg.solve(a[1:, 1:], b[1:] - a[1:, 0] * fixed), atol=1e-4)
+
+
 @pytest.mark.filterwarnings("ignore:Method L-BFGS-B does not use Hessian information:RuntimeWarning")
 @pytest.mark.parametrize("hess", [None, lambda x: np.array([[0.0, 1.0], [1.0, 2.0]])], ids=["jac", "hess"])
 def test_a_way_down_that_takes_free_variables_along_is_found(hess):
