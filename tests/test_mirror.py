@@ -31,6 +31,7 @@ SUITES = {
     "test_identities.py": "mathematics, stated without the implementation",
     "test_imports.py": "which way imports point",
     "test_mirror.py": "where tests stand",
+    "test_mistakes.py": "mistakes that users make, at the public functions",
     "test_promotion.py": "every promoted method from every saddle of the zoo",
     "test_rank_safety.py": "vectors of which a rank holds a part",
     "torch_optim/test_checkpoint.py": "a run that was saved goes on bit for bit",

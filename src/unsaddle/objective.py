@@ -356,10 +356,11 @@ def as_objective(objective: Any) -> BaseObjective:
     """The objective with all members of `BaseObjective`. Raises a TypeError if it is none."""
     if isinstance(objective, BaseObjective):
         return objective
-    if isinstance(objective, Objective):
+    if isinstance(objective, Objective) and not isinstance(objective, type):
         return Forwarding(objective)
+    got = f"the class {objective.__name__}" if isinstance(objective, type) else type(objective).__name__
     raise TypeError(
-        f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
+        f"objective must be a Function, FiniteSum, Stream or the like, got {got}; "
         "wrap a callable as unsaddle.Function(fun), a model as unsaddle.ModelObjective(model, loss, data)"
     )
 

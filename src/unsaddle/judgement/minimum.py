@@ -42,6 +42,7 @@ CLEARLY_LESS = 0.25
 GRADIENT_IN_METRIC = "The gradient, and what counts as stationary, are those of F(Sz), in the metric."
 
 
+@checks.in_range
 @with_its_ranks
 def is_minimum(
     objective: Objective,

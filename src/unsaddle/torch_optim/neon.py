@@ -110,7 +110,7 @@ class Neon(Optimizer):
             every=checks.count(every, "every"),
             max_overhead=checks.not_negative(max_overhead, "max_overhead", "0 never probes by itself"),
             escape=bool(escape),
-            seed=checks.count(seed, "seed", at_least=0),
+            seed=checks.seed(seed),
         )
         self.callback, self._process_group = callback, process_group
         self._become_optimizer(policy.State())

@@ -38,6 +38,7 @@ TOLERANCE = 1e-9
 SHALLOW = "This is a saddle, but fun falls by {:.2g} only along a curvature of {:.3g}, which is within the tolerance."
 
 
+@checks.in_range
 def minimize(
     fun: Callable[..., Any],
     x0: Any,

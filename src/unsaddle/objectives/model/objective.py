@@ -93,7 +93,7 @@ class ModelObjective(OverParameters):
             checks.count(micro_batch, "micro_batch")
         self._model, self._loss, self._scaler = model, loss, scaler
         self._skip_hooks = checks.choice(hooks, "hooks", ("skip", "run")) == "skip"
-        self._seed = checks.count(seed, "seed", at_least=0)
+        self._seed = checks.seed(seed)
         self._modules = [m for m in (model, loss) if isinstance(m, nn.Module)]
         wrapped.reshard(wrapped.sharded(m for module in self._modules for m in module.modules()))
         self.parameters = FlatParameters(_chosen(model, parameters))

@@ -59,6 +59,11 @@ class FlatParameters:
             )
         first = self.tensors[0]
         for name, parameter in zip(self.names, self.tensors, strict=True):
+            if parameter.is_complex():
+                raise TypeError(
+                    f"parameters must be real, got {parameter.dtype} in {name!r}; hold its real and imaginary parts as "
+                    "parameters, and join them in forward with torch.complex or torch.view_as_complex"
+                )
             if parameter.dtype not in checks.FLOATS:
                 raise TypeError(
                     f"parameters must be float32 or float64, got {parameter.dtype} in {name!r}, which rounds small "
