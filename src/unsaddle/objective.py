@@ -250,6 +250,8 @@ class BaseObjective(ABC):
 
     second_order: bool = True
     """Whether samples may be drawn with `hessian=True`."""
+    least_samples: int = 1
+    """The smallest sample that can be evaluated. A model with batch norm in training needs two rows."""
     ranks: Ranks | None = None
     """The ranks that evaluate it together; None in a single process."""
     parameters: object | None = None
@@ -313,6 +315,7 @@ class Forwarding(BaseObjective):
         self.second_order = getattr(objective, "second_order", True)
         self.ranks = getattr(objective, "ranks", None)
         self.parameters = getattr(objective, "parameters", None)
+        self.least_samples = getattr(objective, "least_samples", 1)
 
     @property
     def num_samples(self) -> int | None:

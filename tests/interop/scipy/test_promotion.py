@@ -395,3 +395,8 @@ def test_many_saddles_in_a_row_are_all_left():
     assert result.success
     np.testing.assert_allclose(np.abs(result.x), 1.0, atol=1e-3)
     assert result.escapes >= 1
+
+
+def test_of_a_periodic_function_the_nearest_minimum_is_found():
+    result = minimize(lambda x: np.cos(x).sum(), np.zeros(1), jac=lambda x: -np.sin(x))
+    assert abs(result.x[0]) == pytest.approx(np.pi, abs=1e-4)
