@@ -39,6 +39,7 @@ UNKNOWN = Scale(gamma=math.nan, smoothness=math.nan, noise=math.nan, radius=math
 
 
 @checks.in_range
+@with_its_ranks
 def negative_curvature(
     objective: Objective,
     x: Tensor | None = None,

@@ -22,7 +22,7 @@ from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.objectives.model.rank_data import SharedSource
 from unsaddle.objectives.model.replay import Replayed
 from unsaddle.objectives.model.rng import RandomState
-from unsaddle.ranks import of_parameters, raised_on_all
+from unsaddle.ranks import check_seed, of_parameters, raised_on_all
 
 NameFilter = Callable[[str], bool] | str | Iterable[str]
 
@@ -99,6 +99,12 @@ class ModelObjective(OverParameters):
         wrapped.reshard(wrapped.sharded(m for module in self._modules for m in module.modules()))
         self.parameters = FlatParameters(_chosen(model, parameters))
         self.ranks = of_parameters(self.parameters.tensors, wrapped.process_group(model))
+        if self.ranks is not None and self.ranks.dimension is not None and not wrapped.sharded(model.modules()):
+            raise ValueError(
+                "parameters are sharded, but not by fully_shard; tensor-parallel models are not supported, since their "
+                "forward pass needs all ranks to have the same batch"
+            )
+        check_seed(self.ranks, self._seed)
         with raised_on_all(self.ranks, "data"):
             own = batches.source(data, micro_batch, self._seed, shared=self.ranks is not None)
         self._source: batches.Source | SharedSource = own

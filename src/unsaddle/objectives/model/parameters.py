@@ -10,7 +10,7 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from unsaddle import checks, vectors
 from unsaddle.objective import BaseObjective
-from unsaddle.ranks import is_sharded, local
+from unsaddle.ranks import is_sharded, local, together
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integer dtypes by width in bytes."""
@@ -229,4 +229,5 @@ class OverParameters(BaseObjective):
         return self.parameters.remembered()
 
     def assign(self, x: Tensor) -> None:
-        self.parameters.assign(checks.point(x))
+        with together(self.ranks):  # A rank may hold no part of a small vector.
+            self.parameters.assign(checks.point(x))

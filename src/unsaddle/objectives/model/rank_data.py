@@ -14,7 +14,10 @@ import torch
 from unsaddle.objectives.model.data import Drawn, Source
 from unsaddle.objectives.rank_rows import split_by_rank
 from unsaddle.objectives.sampling import draw_indices
-from unsaddle.ranks import Ranks
+from unsaddle.ranks import Ranks, raised_on_all
+
+ENDLESS = -1
+"""The number of samples that a rank tells the others if its data never end."""
 
 
 class SharedSource:
@@ -22,7 +25,11 @@ class SharedSource:
 
     def __init__(self, source: Source, ranks: Ranks, least: Callable[[], int] = lambda: 1) -> None:
         self._source, self._ranks, self._least = source, ranks, least
-        self._counts = None if source.num_samples is None else ranks.gather(source.num_samples)
+        counts = ranks.gather(ENDLESS if source.num_samples is None else source.num_samples)
+        if ENDLESS in counts and len(set(counts)) > 1:
+            kinds = ["without end" if count == ENDLESS else f"{count} samples" for count in counts]
+            raise ValueError(f"data must have a length on all ranks or on none, got {', '.join(kinds)}")
+        self._counts = None if ENDLESS in counts else counts
 
     @property
     def num_samples(self) -> int | None:
@@ -31,7 +38,8 @@ class SharedSource:
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
         rank = self._ranks.rank
         if self._counts is None:  # Endless loaders get equal shares, but may draw more rows than that.
-            drawn = self._source.draw(-(-size // self._ranks.size), generator, replacement, seed + rank)
+            with raised_on_all(self._ranks, "data"):
+                drawn = self._source.draw(-(-size // self._ranks.size), generator, replacement, seed + rank)
             return self._weighted(drawn, self._ranks.gather(drawn.size))
         parts = split_by_rank(draw_indices(sum(self._counts), size, generator, replacement), self._counts)
         # A rank without any of the rows takes some with weight zero. A rank with too few takes others beside them.
