@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.optimize
+import torch
 from scipy.optimize import Bounds, LinearConstraint
 
 from unsaddle.interop.scipy import minimize
@@ -96,6 +97,10 @@ NO_START = "x0 must be real numbers"
         ({"callback": 5}, TypeError, "callback must be a callable, got 5"),
         ({"seed": -1}, ValueError, "seed must be at least 0"),
         ({"seed": "a"}, TypeError, "seed must be an integer"),
+        ({"method": "Newton-CG", "jac": None}, ValueError, "Newton-CG needs jac"),
+        ({"method": "trust-ncg"}, ValueError, "trust-ncg needs hess or hessp"),
+        ({"method": "trust-exact", "hessp": f}, ValueError, "trust-exact needs hess;"),
+        ({"x0": torch.zeros(2, requires_grad=True)}, TypeError, NO_START),
         ({"x0": "a"}, TypeError, NO_START),
         ({"x0": ["a", "b"]}, TypeError, NO_START),
         ({"x0": None}, TypeError, NO_START),

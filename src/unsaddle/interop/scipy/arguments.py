@@ -22,6 +22,9 @@ OUR_OWN = ("gamma", "delta", "max_escapes", "check_gradient", "seed")
 BUDGETS = {"maxiter": "nit", "maxfun": "nfev"}
 """Options of SciPy's methods that bound a run, and the fields of the result that count against them."""
 
+WITH_HESSIAN = ("trust-ncg", "trust-krylov", "trust-exact")
+"""Methods that need the Hessian."""
+
 WITH_MAXFUN = ("L-BFGS-B", "TNC")
 """Methods that have the option maxfun. The others warn that they do not know it, and go on without."""
 
@@ -52,7 +55,7 @@ def checked_start(x0: Any) -> Array:
         if given.dtype.kind not in "fiu" and not (given.dtype == object and all(_is_number(v) for v in given.flat)):
             raise TypeError
         x = np.atleast_1d(given.astype(np.float64))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # The last one is of a tensor that autograd follows.
         raise TypeError(f"x0 must be real numbers, got {x0!r}; {advice}") from None
     if x.ndim != 1:
         raise ValueError(f"x0 must have one dimension, got shape {x.shape}; use x0.ravel()")
@@ -73,8 +76,13 @@ def checked_bounds(bounds: Any) -> Any:
         ) from None
 
 
-def check_others(hess: Any, hessp: Any, tol: Any, callback: Any) -> None:
-    """Raises TypeError if one of these is nothing that SciPy could use."""
+def check_others(method: str, jac: Any, hess: Any, hessp: Any, tol: Any, callback: Any) -> None:
+    """Raises if one of these is nothing that SciPy's method could use."""
+    if method in ("Newton-CG", *WITH_HESSIAN) and (jac is None or jac is False):
+        raise ValueError(f"{method} needs jac; pass it, jac='3-point' for differences, or use BFGS, which needs none")
+    if method in WITH_HESSIAN and hess is None and (hessp is None or method == "trust-exact"):
+        wanted = "hess" if method == "trust-exact" else "hess or hessp"
+        raise ValueError(f"{method} needs {wanted}; pass it, or use a method that needs gradients only, such as BFGS")
     if not (hess is None or callable(hess) or isinstance(hess, (str, HessianUpdateStrategy))):
         raise TypeError(f"hess must be a callable, a scheme of differences or a HessianUpdateStrategy, got {hess!r}")
     for name, value in {"hessp": hessp, "callback": callback}.items():

@@ -101,7 +101,7 @@ def minimize(
     bounds = checked_bounds(bounds)
     method = checked_method(method, bounds, constraints)
     options = scipys_options(options)
-    check_others(hess, hessp, tol, callback)
+    check_others(method, jac, hess, hessp, tol, callback)
     seed = checks.seed(seed)
     gamma = None if gamma is None else checks.positive(gamma, "gamma", "leave it out to take a hundredth of L1")
     checks.probability(delta, "delta")
