@@ -28,6 +28,7 @@ SUITES = {
     "test_capabilities.py": "what oracles and objectives can be asked, and that wrappers forward it",
     "test_docs.py": "that what documents name is there",
     "test_eps.py": "one rule for what counts as stationary",
+    "test_fuzz_calls.py": "hostile calls of the public functions, as a benchmark makes more of them",
     "test_identities.py": "mathematics, stated without the implementation",
     "test_imports.py": "which way imports point",
     "test_mirror.py": "where tests stand",

@@ -98,6 +98,8 @@ NO_START = "x0 must be real numbers"
         ({"seed": -1}, ValueError, "seed must be at least 0"),
         ({"seed": "a"}, TypeError, "seed must be an integer"),
         ({"method": "Newton-CG", "jac": None}, ValueError, "Newton-CG needs jac"),
+        ({"method": "Newton-CG", "jac": "2-point"}, ValueError, "Newton-CG needs jac"),
+        ({"method": "trust-constr", "options": {"maxfun": 9}}, ValueError, "trust-constr has no option maxfun"),
         ({"method": "trust-ncg"}, ValueError, "trust-ncg needs hess or hessp"),
         ({"method": "trust-exact", "hessp": f}, ValueError, "trust-exact needs hess;"),
         ({"x0": torch.zeros(2, requires_grad=True)}, TypeError, NO_START),

@@ -152,6 +152,7 @@ def test_a_way_down_inside_is_found_beside_a_steeper_one_that_leads_out(method, 
             jac=lambda x: hessian @ x + 0.4 * x**3,
             hess=hess,
             bounds=[(0, 1)] * 4,
+            tol=1e-10,  # SLSQP would leave x_2, along which fun is soft, at 1e-3.
             seed=seed,
         )
         assert result.fun < -0.24
@@ -208,3 +209,14 @@ def test_the_way_from_a_bound_counts_as_an_escape():
     assert not result.success
     assert result.status == TOO_MANY_ESCAPES
     assert result.verdict.kind == "saddle"
+
+
+@pytest.mark.parametrize("method", ["L-BFGS-B", "TNC", "SLSQP", "trust-constr"])
+@pytest.mark.parametrize("jac", [None, "3-point"])
+def test_a_start_outside_of_the_bounds_is_moved_to_them(method, jac):
+    """trust-constr refuses one where it takes differences, the others clip it."""
+    result = minimize(
+        lambda x: (x[0] - 1.0) ** 2 + (x[1] + 0.5) ** 2, (5.0, 7.0), method=method, jac=jac, bounds=[(0, 2), (0, 2)]
+    )
+    assert result.success
+    np.testing.assert_allclose(result.x, [1.0, 0.0], atol=1e-3)

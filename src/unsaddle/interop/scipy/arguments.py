@@ -78,8 +78,8 @@ def checked_bounds(bounds: Any) -> Any:
 
 def check_others(method: str, jac: Any, hess: Any, hessp: Any, tol: Any, callback: Any) -> None:
     """Raises if one of these is nothing that SciPy's method could use."""
-    if method in ("Newton-CG", *WITH_HESSIAN) and (jac is None or jac is False):
-        raise ValueError(f"{method} needs jac; pass it, jac='3-point' for differences, or use BFGS, which needs none")
+    if method in ("Newton-CG", *WITH_HESSIAN) and not (callable(jac) or jac is True):
+        raise ValueError(f"{method} needs jac, a callable or True, got {jac!r}; pass it, or use BFGS, which needs none")
     if method in WITH_HESSIAN and hess is None and (hessp is None or method == "trust-exact"):
         wanted = "hess" if method == "trust-exact" else "hess or hessp"
         raise ValueError(f"{method} needs {wanted}; pass it, or use a method that needs gradients only, such as BFGS")
@@ -94,6 +94,8 @@ def check_others(method: str, jac: Any, hess: Any, hessp: Any, tol: Any, callbac
 
 def budgets_of(method: str, options: dict[str, Any]) -> dict[str, str]:
     """The entries of `BUDGETS` that the options set, among those that the method knows."""
+    if method == "trust-constr" and "maxfun" in options:
+        raise ValueError("trust-constr has no option maxfun; use maxiter")
     known = ("maxiter", "maxfun") if method in WITH_MAXFUN else ("maxiter",)
     return {name: BUDGETS[name] for name in known if options.get(name) is not None}
 

@@ -110,7 +110,7 @@ def minimize(
     x = checked_start(x0)
     lower, upper = limits(bounds, x.size)
     function = CountedFunction(fun, jac, args, lower, upper, hess, hessp)
-    start = np.clip(x, lower, upper)
+    x = start = np.clip(x, lower, upper)  # As most methods do; differences may not leave the bounds.
     first, slope = function.begin(start)
     if not np.isfinite(first) or (slope is not None and not np.isfinite(slope).all()):
         return _not_begun(start, first, slope)
