@@ -152,7 +152,7 @@ def test_an_oracle_that_checks_its_data_forwards_every_question(name: str) -> No
 class Somewhere:
     """Anybody's objective, with all that ours have."""
 
-    num_samples, second_order, ranks, parameters = 7, False, None, "parameters"
+    num_samples, second_order, least_samples, ranks, parameters = 7, False, 3, None, "parameters"
 
     def __init__(self) -> None:
         self.point, self.sampled = X, []
@@ -210,6 +210,7 @@ def test_what_an_objective_does_not_have_its_wrapper_does_not_have_either(wrap: 
         wrapped = wrap(objective)
         assert wrapped.num_samples == objective.num_samples
         assert (wrapped.point, wrapped.ranks, wrapped.parameters, wrapped.second_order) == (None, None, None, True)
+        assert wrapped.least_samples == 1
         with pytest.raises(ValueError, match="is at no point, so it cannot be moved"):
             wrapped.assign(X)
 

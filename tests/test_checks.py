@@ -42,6 +42,15 @@ def test_a_numpy_array_is_a_point_whatever_its_strides(array):
     assert checks.point(array[::-1]).tolist() == [2.0, 1.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    "x", [[0, 1, 2], [0.0, 1, 2.0], (0, 1, 2), np.arange(3), np.arange(3.0).astype(">f8")], ids=str
+)
+def test_lists_and_integers_are_points_in_double_precision(x):
+    point = checks.point(x)
+    assert point.tolist() == [0.0, 1.0, 2.0]
+    assert point.dtype == torch.float64
+
+
 def test_a_read_only_array_is_a_point_without_a_warning():
     array = np.arange(3.0)
     array.flags.writeable = False
@@ -57,15 +66,20 @@ def test_a_point_from_numpy_does_not_share_the_memory_of_the_caller():
 @pytest.mark.parametrize(
     ("x", "error", "message"),
     [
-        ([1.0, 2.0], TypeError, "x must be a 1-D float tensor or array, got list; use torch.as_tensor(x)"),
+        ({"a": 1.0}, TypeError, "x must be a 1-D float tensor or array, or a list of numbers, got dict"),
+        ([1.0, "a"], TypeError, "x must be float32 or float64, got <U32"),
+        ([[1.0], [1.0, 2.0]], TypeError, "got a list that is no array of numbers"),
+        ([], ValueError, "x is empty"),
+        ([[1.0, 2.0]], ValueError, "got shape (1, 2)"),
+        ([1j], TypeError, "got complex128; pass the real and imaginary parts as one vector, x.view(float)"),
+        (np.ones(3, dtype=np.float16), TypeError, "got float16; convert it, e.g. np.asarray(x, dtype=float)"),
         (None, TypeError, "got NoneType"),
         (1.0, TypeError, "got float"),
         (torch.arange(3), TypeError, "x must be float32 or float64, got int64; convert it, e.g. x.double()"),
-        (np.arange(3), TypeError, "must be float32 or float64, got int64"),
         (torch.ones(3, dtype=torch.bool), TypeError, "got bool"),
         (torch.ones(3, dtype=torch.bfloat16), TypeError, "got bfloat16"),
         (torch.ones(3, dtype=torch.float16), TypeError, "got float16"),
-        (torch.ones(3, dtype=torch.complex128), TypeError, "got complex128"),
+        (torch.ones(3, dtype=torch.complex128), TypeError, "got complex128; use torch.view_as_real(x).flatten()"),
         (
             torch.ones(3).to_sparse(),
             TypeError,
@@ -87,8 +101,48 @@ def test_what_is_not_a_point_is_refused_with_what_came(x, error, message):
 
 
 def test_the_error_names_the_argument():
-    with pytest.raises(TypeError, match=r"^x0 must be .* use torch.as_tensor\(x0\)"):
-        checks.point([1.0], "x0")
+    with pytest.raises(TypeError, match=r"^x0 must be .* np.asarray\(x0, dtype=float\)"):
+        checks.point(["a"], "x0")
+
+
+@pytest.mark.parametrize("seed", [np.int64(3), 0, 2**63, 2**64 - 1, 2**80])
+def test_any_seed_fits_torch_and_may_be_counted_up(seed):
+    checked = checks.seed(seed)
+    assert type(checked) is int
+    torch.Generator().manual_seed(checked + 10**6)
+
+
+def test_small_seeds_stay_and_others_are_refused():
+    assert [checks.seed(s) for s in (0, 7, 2**62 - 1)] == [0, 7, 2**62 - 1]
+    with pytest.raises(ValueError, match="seed must be at least 0, got -1"):
+        checks.seed(-1)
+    for wrong in (1.5, "a", None, True):
+        with pytest.raises(TypeError, match="seed must be an integer"):
+            checks.seed(wrong)
+
+
+def _formula(denominator=lambda scale: scale**2):
+    """As one of ours: the frame that raises has this package's name."""
+    code = "def run(*, scale, steps=0, denominator=lambda scale: scale**2):\n    return 1.0 / denominator(scale)"
+    namespace = {"__name__": "unsaddle.formula"}
+    exec(code, namespace)
+    return checks.in_range(namespace["run"])
+
+
+def test_a_formula_that_leaves_the_range_names_the_extreme_argument():
+    run = _formula()
+    assert run(scale=2.0) == 0.25
+    for scale, shown in (1e-300, "1e-300"), (1e300, r"1e\+300"):
+        with pytest.raises(ValueError, match=f"scale={shown} is too far from 1"):
+            run(scale=scale)
+
+
+def test_other_arithmetic_errors_stay_as_they_are():
+    """Ours at ordinary numbers are defects, and those of the caller's own code are the caller's."""
+    with pytest.raises(ZeroDivisionError):
+        _formula()(scale=0.0, steps=0)
+    with pytest.raises(ZeroDivisionError):
+        _formula()(scale=1e-300, denominator=lambda scale: 1 / 0)
 
 
 def test_a_vector_of_the_same_space_passes_uncopied_and_detached():

@@ -244,7 +244,7 @@ BAD_POINTS = [
     (torch.ones(3, dtype=torch.int64), TypeError, "x must be float32 or float64, got int64"),
     (torch.ones(3, dtype=torch.bfloat16), TypeError, "x must be float32 or float64, got bfloat16"),
     (torch.ones(3, device="meta", dtype=torch.float64), ValueError, "meta device"),
-    ([1.0, 2.0, 3.0], TypeError, "x must be a 1-D float tensor or array, got list"),
+    ({"a": 1.0}, TypeError, "x must be a 1-D float tensor or array, or a list of numbers, got dict"),
     (torch.ones(3, 1, dtype=torch.float64), ValueError, "x must have one dimension, got shape (3, 1)"),
     (torch.empty(0, dtype=torch.float64), ValueError, "x is empty"),
     (torch.ones(3, dtype=torch.float64).to_sparse(), TypeError, "x must be a dense tensor"),

@@ -67,6 +67,7 @@ def method_names() -> tuple[str, ...]:
     return (*(f"neon-{name}" for name in FIRST_ORDER), *RIVALS, *FIRST_ORDER)
 
 
+@checks.in_range
 @with_its_ranks
 def minimize(
     objective: Objective,
@@ -133,12 +134,16 @@ def minimize(
     )
     if max_samples is not None:
         checks.count(max_samples, "max_samples")
+    if isinstance(method, type):
+        raise TypeError(f"method must be a name or a function, got the class {method.__name__}; pass an instance")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must take a Snapshot, got {callback!r}; leave it out if there is none")
     if (batch := method_settings.get("batch_size")) is not None:
         n = objective.num_samples
         if n is not None and checks.count(batch, "batch_size") > n:
             raise ValueError(f"batch_size must be at most n = {n}, got {batch}; leave it out to have it chosen")
     body = _body(method, name, objective, options)
-    seed = checks.count(seed, "seed", at_least=0)
+    seed = checks.seed(seed)
     with shown(callback, max_samples) if progress else nullcontext(callback) as observer:
         run = Run(objective, x0, method=name, eps=options.eps, max_samples=max_samples, seed=seed, callback=observer)
         with run.until_ended():

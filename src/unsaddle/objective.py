@@ -25,7 +25,7 @@ from torch import Tensor
 
 from unsaddle import checks
 from unsaddle.cost import Cost, Ledger
-from unsaddle.ranks import Ranks, check_alike, current, together
+from unsaddle.ranks import Ranks, check_alike, check_seed, current, together
 
 
 class Oracle(ABC):
@@ -250,6 +250,8 @@ class BaseObjective(ABC):
 
     second_order: bool = True
     """Whether samples may be drawn with `hessian=True`."""
+    least_samples: int = 1
+    """The smallest sample that can be evaluated. A model with batch norm in training needs two rows."""
     ranks: Ranks | None = None
     """The ranks that evaluate it together; None in a single process."""
     parameters: object | None = None
@@ -313,6 +315,7 @@ class Forwarding(BaseObjective):
         self.second_order = getattr(objective, "second_order", True)
         self.ranks = getattr(objective, "ranks", None)
         self.parameters = getattr(objective, "parameters", None)
+        self.least_samples = getattr(objective, "least_samples", 1)
 
     @property
     def num_samples(self) -> int | None:
@@ -356,10 +359,11 @@ def as_objective(objective: Any) -> BaseObjective:
     """The objective with all members of `BaseObjective`. Raises a TypeError if it is none."""
     if isinstance(objective, BaseObjective):
         return objective
-    if isinstance(objective, Objective):
+    if isinstance(objective, Objective) and not isinstance(objective, type):
         return Forwarding(objective)
+    got = f"the class {objective.__name__}" if isinstance(objective, type) else type(objective).__name__
     raise TypeError(
-        f"objective must be a Function, FiniteSum, Stream or the like, got {type(objective).__name__}; "
+        f"objective must be a Function, FiniteSum, Stream or the like, got {got}; "
         "wrap a callable as unsaddle.Function(fun), a model as unsaddle.ModelObjective(model, loss, data)"
     )
 
@@ -382,9 +386,20 @@ def with_its_ranks(function: F) -> F:
     @functools.wraps(function)
     def run(objective: Any, *args: Any, **kwargs: Any) -> Any:
         objective = as_objective(objective)
-        if objective.ranks is not current():
-            check_alike(objective.ranks, args[0] if args else kwargs.get("x", kwargs.get("x0")))
-        with together(objective.ranks):
+        ranks = objective.ranks
+        if ranks is None or ranks is current():
             return function(objective, *args, **kwargs)
+        try:
+            check_alike(ranks, args[0] if args else kwargs.get("x", kwargs.get("x0")))
+            check_seed(ranks, kwargs.get("seed", 0))
+            with together(ranks):
+                return function(objective, *args, **kwargs)
+        except RuntimeError as error:
+            error.add_note(
+                f"This was in {function.__name__} on rank {ranks.rank} of {ranks.size}. If the "
+                "message is of torch.distributed, another rank has ended, or has called something else: look at its "
+                "own error."
+            )
+            raise
 
     return cast(F, run)

@@ -96,17 +96,27 @@ def together(ranks: Ranks | None) -> Iterator[None]:
 
 @contextmanager
 def raised_on_all(ranks: Ranks | None, what: str) -> Iterator[None]:
-    """If the block raises a TypeError or ValueError on one rank, all ranks raise, so that none waits for it forever."""
+    """If the block raises on one rank, all ranks raise, so that none waits for it forever."""
     error: Exception | None = None
     try:
         yield
-    except (TypeError, ValueError) as raised:
+    except Exception as raised:
         error = raised
     wrong = [] if ranks is None else [rank for rank, is_so in enumerate(ranks.gather(int(error is not None))) if is_so]
     if error is not None:
         raise error
     if wrong:
         raise ValueError(f"something is wrong with the {what} of rank {wrong[0]}, whose own error says what")
+
+
+def check_seed(ranks: Ranks | None, seed: Any) -> None:
+    """Raise on all ranks if their seeds differ: replicas would part."""
+    if ranks is None or ranks.size == 1:
+        return
+    own = seed if isinstance(seed, int) and 0 <= seed < 2**62 else -1  # Another one raises its own error later.
+    seeds = ranks.gather(own)
+    if len(set(seeds)) > 1:
+        raise ValueError(f"seed must be the same on all ranks, got {seeds}; the ranks draw their own rows anyway")
 
 
 ALIKE = 1e-6
@@ -136,6 +146,11 @@ def of_parameters(parameters: Sequence[Tensor], group: Any = None) -> Ranks | No
 
     Raises a ValueError if parameters are sharded in another way than by `fully_shard`.
     """
+    if any(getattr(p, "_fsdp_flattened", False) or type(p).__name__ == "FlatParameter" for p in parameters):
+        raise ValueError(
+            "parameters are sharded by FullyShardedDataParallel, the first FSDP, which is not supported; use "
+            "torch.distributed.fsdp.fully_shard"
+        )
     sharded = [p for p in parameters if is_sharded(p)]
     if not sharded:
         return replicated(group)

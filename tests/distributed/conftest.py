@@ -38,9 +38,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def two(folder: Path) -> Seen:
     """Two ranks."""
     plan = {
-        "ddp": "train,reductions,rounding,own_mistakes",
+        "ddp": "train,reductions,rounding,own_mistakes,batch_norm,foreign_shards",
         "ddp-views": ALL,
-        "fsdp": f"{ALL},rounding,train,train_and_save",
+        "fsdp": f"{ALL},rounding,train,train_and_save,small_head,other_parameters",
         "fsdp-root": "extractors,value_only",
         "fsdp-bf16": "mixed_precision",
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.distributed.device_mesh import init_device_mesh
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
 from tests.distributed.models import (
     CUTS,
@@ -31,6 +34,7 @@ from tests.distributed.models import (
 from unsaddle import (
     FiniteSum,
     ModelObjective,
+    Neon,
     eigenpairs,
     is_minimum,
     minimize,
@@ -331,4 +335,107 @@ def own_mistakes(kind: str, folder: Path) -> dict[str, Any]:
         is_minimum(F, torch.full((5,), float(RANK), dtype=torch.float64))
     except ValueError as error:
         said["another point"] = str(error)
+    ask: dict[str, Callable[[], Any]] = {
+        "another seed": lambda: is_minimum(F, torch.zeros(5, dtype=torch.float64), seed=RANK),
+        "another seed of a model": lambda: ModelObjective(model, loss, own, seed=RANK),
+        "another seed of Neon": lambda: Neon(torch.optim.SGD(model.parameters(), lr=0.1), seed=RANK),
+        "no file": lambda: ModelObjective(model, loss, _NoFile() if RANK == 1 else own),
+        "no batches": lambda: ModelObjective(model, loss, _Never(RANK == 1)).sample(4, torch.Generator()),
+        "another kind": lambda: ModelObjective(model, loss, _Never(False) if RANK == 1 else own),
+    }
+    for name, call in ask.items():
+        try:
+            call()
+        except (ValueError, OSError) as error:
+            said[name] = str(error)
+    return said
+
+
+class _NoFile(TensorDataset):
+    """A data set whose file is gone."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.zeros(1))
+
+    def __len__(self) -> int:
+        raise OSError("the file is gone")
+
+
+class _Never(IterableDataset[Tensor]):
+    """Rows without end, or none at all."""
+
+    def __init__(self, empty: bool) -> None:
+        self._empty = empty
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        row = [t[0] for t in rows(torch.float64)]
+        return iter([]) if self._empty else itertools.repeat(row)
+
+
+def small_head(kind: str, folder: Path) -> dict[str, Any]:
+    """A vector of which some ranks hold no part: found, assigned, and put back."""
+    torch.manual_seed(0)
+    model = nn.Linear(2, 1, bias=False).double()
+    nn.init.zeros_(model.weight)
+    model = wrap(model, kind)
+    F = ModelObjective(model, _bent, TensorDataset(torch.eye(2, dtype=torch.float64)))
+    x = F.point.clone()
+    found = negative_curvature(F)
+    F.assign(x + 1.0)
+    moved = whole(F.point, F)
+    F.assign(x)
+    return {"curvature": found.curvature, "moved": moved, "held": x.numel()}
+
+
+def _bent(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    outputs = model(batch[0])
+    return (outputs**4 - outputs**2).mean()
+
+
+def batch_norm(kind: str, folder: Path) -> dict[str, Any]:
+    """Few samples on several ranks: some would have a batch of one row."""
+    torch.manual_seed(0)
+    model = wrap(nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double(), kind)
+    x, y = rows(torch.float64)
+    share = slice(RANK * 12, RANK * 12 + 12)
+    F = ModelObjective(model, loss, TensorDataset(x[share], y[share]))
+    return {"kind": is_minimum(F, samples=5).kind}
+
+
+def other_parameters(kind: str, folder: Path) -> dict[str, Any]:
+    """Parameters that are frozen after Neon was made, with a candidate waiting."""
+    model = wrap(autoencoder(), kind)
+    neon = Neon(torch.optim.SGD(model.parameters(), lr=1e-3))
+    data = torch.randn(16, 8, generator=torch.Generator().manual_seed(RANK))
+
+    def closure() -> Tensor:
+        neon.zero_grad()
+        value = (model(data) - data).square().mean()
+        value.backward()
+        return value
+
+    verdicts = [neon.probe(closure).verdict]
+    next(iter(model.parameters())).requires_grad_(False)
+    verdicts.append(neon.probe(closure).verdict)
+    return {"verdicts": verdicts, "events": [event.verdict for event in neon.events]}
+
+
+def foreign_shards(kind: str, folder: Path) -> dict[str, Any]:
+    """Ways to shard that are not supported."""
+    said = {}
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    for name in ("first FSDP", "first FSDP, flat", "tensor parallel"):
+        model = network(torch.float64)
+        if name == "tensor parallel":
+            mesh = init_device_mesh("cpu", (WORLD,))
+            model = parallelize_module(model, mesh, {str(i): ColwiseParallel() for i in (0, 2, 4)})
+        else:
+            settings = {"use_orig_params": name == "first FSDP", "device_id": torch.device("cpu")}
+            model = FullyShardedDataParallel(model, **settings)
+        try:
+            ModelObjective(model, loss, own_rows(torch.float64))
+        except ValueError as error:
+            said[name] = str(error)
     return said

@@ -196,3 +196,42 @@ def test_a_mistake_of_one_rank_is_an_error_on_all(two: Seen) -> None:
     assert first["no rows"] == "something is wrong with the data of rank 1, whose own error says what"
     assert first["another point"] == second["another point"]
     assert first["another point"].startswith("x must be the same point on all ranks, got different ones; broadcast it")
+
+
+def test_other_mistakes_of_one_rank_are_errors_on_all(two: Seen) -> None:
+    first, second = (answer["ddp"]["own_mistakes"] for answer in two)
+    for name in ("another seed", "another seed of a model", "another seed of Neon"):
+        assert first[name] == second[name]
+        assert first[name].startswith("seed must be the same on all ranks, got [0, 1]")
+    elsewhere = "something is wrong with the data of rank 1, whose own error says what"
+    assert (first["no file"], second["no file"]) == (elsewhere, "the file is gone")
+    assert first["no batches"] == elsewhere
+    assert second["no batches"].startswith("the loader is empty")
+    assert first["another kind"] == second["another kind"]
+    assert first["another kind"].endswith("on all ranks or on none, got 17 samples, without end")
+
+
+def test_a_rank_may_hold_no_part_of_the_vector(two: Seen) -> None:
+    answers = [answer["fsdp"]["small_head"] for answer in two]
+    assert [answer["held"] for answer in answers] == [2, 0]
+    for answer in answers:
+        assert answer["curvature"] == pytest.approx(-1.0, rel=1e-6)  # (1/2)·(−2), the mean over two rows.
+        assert answer["moved"] == [1.0, 1.0]
+
+
+def test_batch_norm_gets_no_batch_of_one_row(two: Seen) -> None:
+    assert two[0]["ddp"]["batch_norm"] == two[1]["ddp"]["batch_norm"]
+
+
+def test_parameters_that_are_frozen_later_end_the_candidate_on_all_ranks(two: Seen) -> None:
+    first, second = (answer["fsdp"]["other_parameters"] for answer in two)
+    assert first == second
+    assert first["verdicts"][0] == "candidate"
+    assert first["events"]
+
+
+@pytest.mark.parametrize("name", ["first FSDP", "first FSDP, flat", "tensor parallel"])
+def test_ways_to_shard_that_are_not_supported_are_refused(two: Seen, name: str) -> None:
+    said = [answer["ddp"]["foreign_shards"][name] for answer in two]
+    assert said[0] == said[1]
+    assert ("not by fully_shard" if name == "tensor parallel" else "use torch.distributed.fsdp.fully_shard") in said[0]

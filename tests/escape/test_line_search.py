@@ -75,7 +75,10 @@ EPS = 2.0**-52
 
 
 def doubled_lengths(value, first, curvature):
-    """Both signs at doubled lengths until one is ahead, and on until two lengths lower the value no further."""
+    """Both signs at doubled lengths until one is ahead, and on until a length does not lower the value further.
+
+    Where the fall is not that of the curvature, two have to.
+    """
     here = value(0.0)
     rounding = 16 * EPS * abs(here)
     s, signs, best, at, worse = max(first, math.sqrt(2 * rounding / curvature)), [1, -1], here - rounding, None, 0
@@ -86,8 +89,9 @@ def doubled_lengths(value, first, curvature):
         if low < best:
             best, at, worse = low, sign * s, 0
         elif at is not None:
-            worse += 1
-        if worse == 2 or not math.isfinite(low):
+            share = (here - best) / (curvature * at**2 / 2)
+            worse += 2 if 0.05 < share < 2.0 else 1
+        if worse >= 2 or not math.isfinite(low):
             break
         if len(signs) == 2 and abs(tried[0] - tried[1]) > max(rounding, 0.1 * abs(low - here)):
             signs = [sign]
@@ -129,7 +133,8 @@ def test_one_search_asks_for_just_the_points_of_doubled_lengths_and_of_guessed_o
     ours, asked = recorded(CURVES[name])
     expected, would_ask = recorded(CURVES[name])
     here, rounding = ours(0.0), 16 * EPS * abs(CURVES[name](0.0))
-    found = by_values(ours, here, first=max(first, math.sqrt(2 * rounding / 2.0)), rounding=rounding)
+    first_length = max(first, math.sqrt(2 * rounding / 2.0))
+    found = by_values(ours, here, first=first_length, rounding=rounding, curvature=2.0)
     assert (None if found is None else found.length) == doubled_lengths(expected, first, 2.0)
     assert asked == would_ask
 
@@ -167,3 +172,24 @@ def test_nothing_finite_ahead_ends_the_search_and_a_shorter_guess_goes_on():
     found = by_values(value, 0.0, first=2.0, quarterings=10, patience=1, ahead=None)
     assert found is not None
     assert (found.length, found.value) == (0.5, -0.25)
+
+
+@pytest.mark.parametrize("first", [1e-6, 1e-4, 1e-3, 3e-3, 0.01, 0.3])
+@pytest.mark.parametrize("frequency", [1e-2, 1.0, 37.0])
+def test_of_a_periodic_function_the_nearest_fall_is_taken(first, frequency):
+    """Doubled lengths sample a cosine as if at random, and with patience some later one is always lower."""
+    found = by_values(
+        lambda s: math.cos(frequency * s), 1.0, first=first / frequency, rounding=1e-15, curvature=frequency**2
+    )
+    assert abs(found.length) * frequency < 2.0 * math.pi
+    assert found.value < 0.0
+
+
+def test_values_that_fall_by_less_or_more_than_the_curvature_says_are_given_patience():
+    """Noise of 1e-5 makes the second value lower than the third. It is six times the fall of the curvature."""
+
+    def noisy(s):
+        return -(s**2) / 2.0 + s**4 + 1e-5 * {0.002: -1.0}.get(round(s, 6), 0.0)
+
+    found = by_values(noisy, 0.0, first=0.001, rounding=1e-12, curvature=1.0)
+    assert 0.3 < found.length < 0.7

@@ -7,6 +7,7 @@ jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 import unsaddle  # noqa: E402
+from unsaddle.interop import jax as in_jax  # noqa: E402
 from unsaddle.interop.jax import function, to_jax  # noqa: E402
 
 
@@ -99,3 +100,51 @@ def test_what_is_no_scalar_or_no_function_is_refused():
         function(3.0)
     with pytest.raises(ValueError, match="a JAX function has nothing to sample"):
         function(saddle).sample(2)
+
+
+def of_tree(p):
+    return jnp.sum(p["a"] ** 2) - p["b"][0][0, 1] ** 2 + p["b"][0][0, 1] ** 4 / 4 + p["b"][0][0, 0] ** 2
+
+
+def tree(at, dtype):
+    kind = jnp.float64 if dtype == torch.float64 else jnp.float32
+    return {"a": jnp.zeros(3, dtype=kind), "b": [jnp.array([[0.0, at]], dtype=kind)]}
+
+
+def test_a_jax_array_is_a_point_of_any_function(dtype):
+    kind = jnp.float64 if dtype == torch.float64 else jnp.float32
+    assert unsaddle.is_minimum(function(saddle), jnp.zeros(2, dtype=kind)).kind == "saddle"
+
+
+def test_a_pytree_is_taken_and_given_back_in_kind(dtype):
+    x = tree(0.0, dtype)
+    verdict = in_jax.is_minimum(of_tree, x)
+    assert verdict.kind == "saddle"
+    found = in_jax.negative_curvature(of_tree, x)
+    for direction in verdict.direction, found.direction:
+        assert jax.tree.structure(direction) == jax.tree.structure(x)
+        assert jax.tree.map(jnp.shape, direction) == jax.tree.map(jnp.shape, x)
+        assert abs(float(direction["b"][0][0, 1])) == pytest.approx(1.0, abs=1e-3)
+    solution = in_jax.minimize(of_tree, x)
+    assert abs(float(solution.x["b"][0][0, 1])) == pytest.approx(2.0**0.5, abs=0.05)
+    assert in_jax.is_minimum(of_tree, tree(2.0**0.5, dtype)).kind == "minimum"
+    assert float(x["b"][0][0, 1]) == 0.0
+
+
+def test_an_array_of_two_dimensions_is_given_back_as_one():
+    verdict = in_jax.is_minimum(lambda x: saddle(x[0]), jnp.zeros((1, 2)), jit=False)
+    assert verdict.direction.shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (jnp.zeros(2, dtype=jnp.int32), "got int32"),
+        ({"a": jnp.zeros(2), "b": jnp.zeros(1, dtype=jnp.bfloat16)}, "got bfloat16 and float32"),
+        ({}, "got no leaves"),
+    ],
+    ids=["integers", "mixed", "empty"],
+)
+def test_pytrees_that_are_no_points_are_refused(x, message):
+    with pytest.raises(TypeError, match=message):
+        in_jax.is_minimum(of_tree, x)

@@ -73,3 +73,28 @@ def test_loading_puts_the_direction_where_the_parameters_are():
     resumed = Neon(torch.optim.SGD(double.parameters(), lr=0.05))
     resumed.load_state_dict(neon.state_dict())
     assert resumed._prober.state.direction.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("entry", "error"),
+    [
+        (None, TypeError),
+        ([], TypeError),
+        ({"phase": "dancing"}, ValueError),
+        ({"phase": None}, ValueError),
+        ({"steps": "a"}, ValueError),
+        ({"losses": None}, ValueError),
+        ({"direction": "north"}, ValueError),
+        ({"radius": None}, ValueError),
+    ],
+    ids=str,
+)
+def test_a_state_that_neon_did_not_write_is_refused_before_anything_changes(entry, error):
+    layer = torch.nn.Linear(2, 1)
+    neon = Neon(torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9))
+    saved = neon.state_dict()
+    saved["param_groups"][0]["lr"] = 0.5
+    entry = saved["neon"] | entry if isinstance(entry, dict) else entry
+    with pytest.raises(error, match="Neon's entry of a state_dict must be what state_dict"):
+        neon.load_state_dict(saved | {"neon": entry})
+    assert neon.param_groups[0]["lr"] == 0.1

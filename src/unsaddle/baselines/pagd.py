@@ -79,7 +79,7 @@ def practical_settings(run: Run, options: Options, value0: float) -> PagdSetting
     eta = float(known.get("step_size", 0.25 / L1))
     theta = float(known.get("momentum_loss", min(1.0, 0.25 * math.sqrt(gamma / L1))))
     U, r, needed = noise_growth(run, options, gamma, value0)
-    wait = math.ceil(needed / math.log(growth(step_size=eta, momentum_loss=theta, gamma=gamma)))
+    wait = max(1, math.ceil(needed / math.log(growth(step_size=eta, momentum_loss=theta, gamma=gamma))))
     step = {"step_size": eta, "momentum_loss": theta, "nonconvexity": theta**2 / eta, "exploitation_radius": U}
     noise = {"noise_radius": r, "gradient_threshold": options.eps, "wait": wait, "decrease": gamma * U**2 / 4.0}
     return settings_from(PagdSettings, known, **step, **noise, gamma=gamma)

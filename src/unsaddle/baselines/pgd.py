@@ -116,7 +116,7 @@ def practical_settings(run: Run, options: Options, value0: float) -> PgdSettings
     gamma = constants.curvature_sought(options, L1)
     eta = float(options.method_settings.get("step_size", quadratics.step_size(smoothness=L1)))
     U, r, growth = noise_growth(run, options, gamma, value0)
-    wait, fall = math.ceil(growth / math.log1p(eta * gamma)), gamma * U**2 / 4.0
+    wait, fall = max(1, math.ceil(growth / math.log1p(eta * gamma))), gamma * U**2 / 4.0
     noise = {"noise_radius": r, "gradient_threshold": options.eps, "value_threshold": fall, "wait": wait}
     return settings_from(PgdSettings, options.method_settings, step_size=eta, **noise, gamma=gamma)
 

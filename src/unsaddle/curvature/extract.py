@@ -38,6 +38,8 @@ NO_ANSWER = (
 UNKNOWN = Scale(gamma=math.nan, smoothness=math.nan, noise=math.nan, radius=math.nan)
 
 
+@checks.in_range
+@with_its_ranks
 def negative_curvature(
     objective: Objective,
     x: Tensor | None = None,

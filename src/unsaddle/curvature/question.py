@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,23 +61,28 @@ class Question:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.gamma is not None:
-            checks.positive(self.gamma, "gamma", "leave it out to take a hundredth of L1")
-        checks.count(self.farther, "farther", at_least=0)
-        checks.probability(self.delta, "delta")
-        if self.smoothness is not None:
-            checks.positive(self.smoothness, "smoothness", "leave it out to measure it")
-        if self.hessian_lipschitz is not None:
-            checks.not_negative(self.hessian_lipschitz, "hessian_lipschitz", "leave it out if it is not known")
-        if self.basis is not None:
-            checks.count(self.basis, "basis", at_least=3)
-        if self.max_gradients is not None:
-            checks.count(self.max_gradients, "max_gradients")
-        if self.probe_radius is not None:
-            checks.positive(self.probe_radius, "probe_radius", "leave it out to have the noise measured")
-        if self.smallest_radius is not None:
-            checks.positive(self.smallest_radius, "smallest_radius", "leave it out to have it follow the norm of x")
-        checks.count(self.seed, "seed", at_least=0)
+        checked = {
+            "gamma": self._if_given("gamma", checks.positive, "leave it out to take a hundredth of L1"),
+            "farther": checks.count(self.farther, "farther", at_least=0),
+            "delta": checks.probability(self.delta, "delta"),
+            "smoothness": self._if_given("smoothness", checks.positive, "leave it out to measure it"),
+            "hessian_lipschitz": self._if_given(
+                "hessian_lipschitz", checks.not_negative, "leave it out if it is not known"
+            ),
+            "basis": self._if_given("basis", checks.count, 3),
+            "max_gradients": self._if_given("max_gradients", checks.count),
+            "probe_radius": self._if_given("probe_radius", checks.positive, "leave it out to have the noise measured"),
+            "smallest_radius": self._if_given(
+                "smallest_radius", checks.positive, "leave it out to have it follow the norm of x"
+            ),
+            "seed": checks.seed(self.seed),
+        }
+        for name, value in checked.items():  # Python's own numbers: NumPy's float32 would round what it meets.
+            object.__setattr__(self, name, value)
+
+    def _if_given(self, name: str, check: Callable[..., Any], *how: Any) -> Any:
+        value = getattr(self, name)
+        return None if value is None else check(value, name, *how)
 
     def gamma_at(self, smoothness: float) -> float:
         """γ, given or relative to L1."""

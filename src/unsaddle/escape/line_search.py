@@ -18,6 +18,10 @@ class Point(NamedTuple):
 LENGTHS = 60
 """The number of lengths that `by_values` tries. 60 doublings lead from rounding to anywhere."""
 
+MUCH = 0.05
+"""A fall counts as that of the curvature from this share of qs²/2 on, up to twice that. At the lowest point of a cosine
+the share is 0.4; at twice that length, where F is as high as at x again, 0."""
+
 
 def by_values(
     value_at: Callable[[float], float],
@@ -29,10 +33,12 @@ def by_values(
     patience: int = 2,
     ahead: float | None = 0.1,
     lengths: int = LENGTHS,
+    curvature: float = math.nan,
 ) -> Point | None:
     """The lowest of the points x ± sv over doubled lengths s; None if none is lower than x.
 
-    Both signs are tried until one of them is ahead. From then on a length costs one value instead of two.
+    Both signs are tried until one of them is ahead. From then on a length costs one value instead of two. With the
+    curvature, the nearest fall is taken: a periodic function has many.
 
     Args:
         value_at: s ↦ f(x + sv). Values that are not finite end the search, or lead to a shorter length.
@@ -45,6 +51,8 @@ def by_values(
         ahead: a sign is ahead if both values differ by this share of the change of the lower one. With None, a sign is
             ahead as soon as its value is lower than here.
         lengths: the largest number of lengths, not counting quarterings.
+        curvature: q = −vᵀ∇²f(x)v, if it is known. A fall of about qs²/2 is no noise, and a rise after it ends the
+            search, whatever `patience`.
 
     >>> double_well = lambda s: s**4 / 4 - s**2
     >>> by_values(double_well, 0.0, first=1 / 64).length
@@ -63,7 +71,8 @@ def by_values(
         if value < (here - rounding if best is None else best.value):
             best, lost = Point(sign * length, value), 0
         elif best is not None:
-            lost += 1
+            promised = curvature * best.length**2 / 2.0
+            lost = patience if MUCH * promised < here - best.value < 2.0 * promised else lost + 1
         elif quarterings > 0:
             if tried == quarterings:
                 return None

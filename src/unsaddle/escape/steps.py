@@ -62,7 +62,7 @@ def by_line_search(f: SampledFunction, x: Tensor, v: Tensor, *, curvature: float
     here = float(f.value(x))
     rounding = 16.0 * torch.finfo(x.dtype).eps * abs(here)
     first = max(first_length, math.sqrt(2.0 * rounding / curvature))
-    return _moved(x, v, by_values(_values(f.value, x, v), here, first=first, rounding=rounding))
+    return _moved(x, v, by_values(_values(f.value, x, v), here, first=first, rounding=rounding, curvature=curvature))
 
 
 GUESS, QUARTERINGS = 1e-2, 10

@@ -54,6 +54,9 @@ def jobs(
     cases.unknown(methods, method_names(), "method")
     cases.unknown(problems, cases.known_cases(data), "problem")
     checks.count(seeds, "seeds")
+    for problem in dict.fromkeys(problems):
+        if problem in cases.names_of_data(data):
+            cases.case(problem, data)  # A file that cannot be used raises its error here, before anything runs.
     folder = None if data is None else str(data)
     return [
         {"problem": problem, "method": method, "data": folder, "seed": s}

@@ -71,16 +71,26 @@ def _parsed(path: Path, content: bytes) -> tuple[list[Row], int]:
     lines = content.split(b"\n")[:-1]  # An unfinished line may follow the last newline.
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append(restored(json.loads(line)))
-        except ValueError as error:
+            rows.append(_row(json.loads(line)))
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 break  # A machine that lost its power may leave anything in the last line.
             raise ValueError(
-                f"{path}, line {number}: expected a JSON object, got {line[:60]!r}; remove the line, or the file to "
-                "begin again"
+                f"{path}, line {number}: expected a row, a JSON object with an experiment and settings, got "
+                f"{line[:60]!r}; remove the line, or the file to begin again"
             ) from error
         end += len(line) + 1
     return rows, end
+
+
+def _row(parsed: Any) -> Row:
+    """The row of a line. Raises ValueError if it is none."""
+    if not (isinstance(parsed, dict) and isinstance(parsed.get("settings"), dict)):
+        raise ValueError("no row")
+    if not isinstance(parsed.get("experiment"), str):
+        raise ValueError("no row")
+    row: Row = restored(parsed)
+    return row
 
 
 class RowFile:

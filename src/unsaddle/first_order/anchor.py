@@ -51,11 +51,11 @@ class Anchor:
 
     def passes(self, eps: float) -> bool:
         """‖∇F_S(x)‖² + V/|S| ≤ ε²: noise in the gradient counts against it."""
-        return self.norm**2 + self.squared_error <= eps**2
+        return math.hypot(self.norm, math.sqrt(self.squared_error)) <= eps
 
     def may_pass(self, eps: float, slack: float = 1.5) -> bool:
         """Whether ‖∇F(x)‖ ≤ slack·ε is likely: sampling adds V/|S| to the squared norm, which is subtracted."""
-        return self.norm**2 - self.squared_error <= (slack * eps) ** 2
+        return self.norm <= math.hypot(slack * eps, math.sqrt(self.squared_error))
 
     @property
     def rounding(self) -> float:

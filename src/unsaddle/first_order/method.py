@@ -38,7 +38,8 @@ class Local:
 
         If this is more than half of n, everything is taken, as that has no sampling error.
         """
-        wanted = factor * self.variance / max(self.eps**2, min(self.gradient_norm, 1e150) ** 2 / 4.0)
+        small = max(self.eps, min(self.gradient_norm, 1e150) / 2.0)
+        wanted = factor * self.variance / small / small  # The square of a tiny or huge ε would leave the range.
         size = max(at_least, math.ceil(min(wanted, 1e15)))
         return None if self.num_samples is not None and 2 * size > self.num_samples else size
 

@@ -1,25 +1,86 @@
 """JAX functions as objectives. Gradients come from jax.grad, jitted; arrays are exchanged without copies.
 
+    verdict = is_minimum(loss, params)          # params: an array, or a pytree of arrays; verdict.direction is alike
     f = function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
-    unsaddle.is_minimum(f, torch.zeros(2))
+    unsaddle.is_minimum(f, jnp.zeros(2))        # any function of this library, on flat vectors
 
-Points are torch vectors. `torch.from_dlpack(array)` makes one from a JAX array, without a copy.
+`is_minimum`, `negative_curvature` and `minimize` here take a JAX function of an array or a pytree, and return the point
+and the direction in kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import torch
 import torch.utils.dlpack
+from jax.flatten_util import ravel_pytree
 from torch import Tensor
 
+from unsaddle import methods
+from unsaddle.curvature import extract
+from unsaddle.curvature.result import Curvature
+from unsaddle.judgement import minimum
+from unsaddle.judgement.verdict import Verdict
 from unsaddle.objective import Oracle
 from unsaddle.objectives import derivatives
 from unsaddle.objectives.deterministic import Deterministic
+from unsaddle.run import Solution
+
+
+def is_minimum(fun: Callable[[Any], Any], x: Any, *, jit: bool = True, **asked: Any) -> Verdict:
+    """`unsaddle.is_minimum` of a JAX function at x, an array of any shape or a pytree. `direction` has x's form.
+
+    Args:
+        fun: `fun(x) -> scalar`, traceable by JAX.
+        x: the point: floats, all of one dtype.
+        jit: whether to compile; False for functions that cannot be compiled.
+        **asked: the other arguments of `unsaddle.is_minimum`.
+
+    >>> params = {"w": jnp.zeros((1, 1)), "b": jnp.zeros(1)}
+    >>> verdict = is_minimum(lambda p: (p["b"] ** 2 - p["w"][0] ** 2 + p["w"][0] ** 4 / 4).sum(), params)
+    >>> verdict.kind, verdict.direction["w"].shape
+    ('saddle', (1, 1))
+    """
+    f, point, in_kind = _flat(fun, x, jit)
+    verdict = minimum.is_minimum(f, point, **asked)
+    return verdict if verdict.direction is None else replace(verdict, direction=in_kind(verdict.direction))
+
+
+def negative_curvature(fun: Callable[[Any], Any], x: Any, *, jit: bool = True, **asked: Any) -> Curvature:
+    """`unsaddle.negative_curvature` of a JAX function at x, an array or a pytree. `direction` has x's form."""
+    f, point, in_kind = _flat(fun, x, jit)
+    found = extract.negative_curvature(f, point, **asked)
+    return found if found.direction is None else replace(found, direction=in_kind(found.direction))
+
+
+def minimize(fun: Callable[[Any], Any], x0: Any, *, jit: bool = True, **asked: Any) -> Solution:
+    """`unsaddle.minimize` of a JAX function from x0, an array or a pytree. `x` of the solution has x0's form."""
+    f, point, in_kind = _flat(fun, x0, jit)
+    solution = methods.minimize(f, point, **asked)
+    return replace(solution, x=in_kind(solution.x))
+
+
+def _flat(fun: Callable[[Any], Any], x: Any, jit: bool) -> tuple[JaxFunction, Tensor, Callable[[Tensor], Any]]:
+    """The function of a flat vector, x as such a vector, and the map back to x's form."""
+    derivatives.check_callable(fun, "fun")
+    leaves = jax.tree.leaves(x)
+    dtypes = sorted({str(jnp.result_type(leaf)) for leaf in leaves})
+    if dtypes not in (["float32"], ["float64"]):
+        got = " and ".join(dtypes) or "no leaves"
+        raise TypeError(f"x must be arrays of float32, or of float64, got {got}; convert its leaves to one of them")
+    flat, unravel = ravel_pytree(x)
+    if flat.size == 0:
+        raise ValueError("x is empty; a point needs at least one coordinate")
+
+    def in_kind(vector: Tensor) -> Any:
+        return unravel(jnp.array(to_jax(vector)))  # A copy, which the caller may keep.
+
+    return function(lambda vector: fun(unravel(vector)), jit=jit), _to_torch(flat), in_kind
 
 
 def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:

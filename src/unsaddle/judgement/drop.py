@@ -69,7 +69,8 @@ def drop_along(
     def value_at(s: float) -> float:
         return float(f.value(torch.add(x, v, alpha=s)))
 
-    found = by_values(value_at, here, first=max(shortest, 4.0 * radius), rounding=rounding)
+    first = max(shortest, 4.0 * radius)
+    found = by_values(value_at, here, first=first, rounding=rounding, curvature=abs(curvature))
     if found is None:
         return Drop(0.0, (0.0, 0.0), 0.0) if math.isfinite(here) else NO_DIRECTION
     opposite = (float(f.value(torch.add(x, v, alpha=-share * found.length))) for share in SHORTER)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.enough_samples import RAREST
+from unsaddle.judgement.flat_direction import is_flat
 from unsaddle.judgement.reasons import SENTENCES, reason_for
 
 FLAT = 1e-9
@@ -91,7 +92,7 @@ def _judged(
         return Judgement(Kind.UNDECIDED, reason + advice)
     reason = f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}."
     known_to = max(abs(found.upper - found.lowest), FLAT * found.smoothness)
-    if abs(found.lowest) <= known_to < found.gamma / 2.0:
+    if is_flat(found, FLAT):
         reason += f" Along one direction F is flat, to {known_to:.1g}: there, terms of higher order decide."
     return Judgement(Kind.MINIMUM, reason)
 

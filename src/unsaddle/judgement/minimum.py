@@ -18,6 +18,7 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
+from unsaddle.judgement.flat_direction import SOFT, falls_along, is_flat
 from unsaddle.judgement.gradient_promise import FAR_FROM_REST, gradient_promise, small_along_itself
 from unsaddle.judgement.half_precision import STAIRCASE, averaged_gradient, contradicts, values_rise
 from unsaddle.judgement.judge import Judgement, Kind, judge
@@ -45,6 +46,7 @@ CLEARLY_LESS = 0.25
 GRADIENT_IN_METRIC = "The gradient, and what counts as stationary, are those of F(Sz), in the metric."
 
 
+@checks.in_range
 @with_its_ranks
 def is_minimum(
     objective: Objective,
@@ -209,6 +211,9 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         judgement = Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL)
     elif contradicts(f, x, found, judgement.kind, unit * (norm - error - eps), generator):
         judgement = Judgement(Kind.UNDECIDED, STAIRCASE)
+    if judgement.kind is Kind.MINIMUM and not sampled and found.deciding and is_flat(found, SOFT):
+        falls = falls_along(f, x, found.deciding[0])
+        judgement = judgement if falls is None else Judgement(Kind.UNDECIDED, falls)
     if judgement.kind is Kind.MINIMUM and follows_l1 and not sampled and norm > error:
         small = small_along_itself(f, x, found.radius)
         if norm - error > small:

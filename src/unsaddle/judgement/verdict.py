@@ -30,7 +30,7 @@ class Verdict:
     gradient_error: float
     """How far `gradient_norm` may be off, by sampling at the confidence stated, and by rounding."""
     eps: float
-    """Gradients up to this norm count as zero."""
+    """Gradients up to this norm count as zero; nan if a solver decided, as SciPy's."""
     curvature: float
     """If there is a direction: the curvature measured along it. Else the lowest one seen, which is not a bound."""
     interval: tuple[float, float]

@@ -21,7 +21,7 @@ from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.measure.direction import Measurement, symmetric_difference
 from unsaddle.measure.mean_error import farthest_from, mean_error
-from unsaddle.objective import Objective, SampledFunction
+from unsaddle.objective import Objective, SampledFunction, as_objective
 
 BATCHES = 32
 """Independent batches in a sample. With half as many, an interval at confidence 0.975 is 1.11 times as wide."""
@@ -177,10 +177,11 @@ def drawn(
 
     So no more than one of them is in memory.
     """
-    count = min(BATCHES, max(2, samples))
+    least = as_objective(objective).least_samples
+    count = min(BATCHES, max(2, samples // least))
     ledger = Ledger() if ledger is None else ledger
     for _ in range(count):
-        yield objective.sample(max(1, samples // count), generator, ledger=ledger)
+        yield objective.sample(max(least, samples // count), generator, ledger=ledger)
 
 
 def on_fresh_samples(

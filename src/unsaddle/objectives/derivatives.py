@@ -22,14 +22,30 @@ class Autograd(Oracle):
     def __init__(self, fun: Callable[[Tensor], Tensor], hvp: Product | None = None) -> None:
         self._fun, self._hvp = fun, hvp
 
+    def _called(self, x: Tensor) -> Tensor:
+        try:
+            result = self._fun(x)
+        except (RuntimeError, TypeError) as error:
+            if "numpy()" in str(error) or checks.module_of(error).split(".")[0] == "numpy":
+                raise TypeError(
+                    "the objective calls NumPy with a tensor that autograd follows; write it with torch, or use "
+                    "unsaddle.numpy_function(fun, jac) for NumPy code"
+                ) from error
+            raise
+        if isinstance(result, tuple):
+            raise TypeError(
+                "the objective must return a scalar tensor, got tuple; is it (value, gradient)? Pass gradient=True"
+            )
+        return checks.scalar(result, "the objective")
+
     def value(self, x: Tensor) -> Tensor:
         with torch.no_grad():
-            return checks.scalar(self._fun(x), "the objective").detach()
+            return self._called(x).detach()
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         with torch.inference_mode(False), torch.enable_grad():
             leaf = _leaf(x)
-            value = checks.scalar(self._fun(leaf), "the objective")
+            value = self._called(leaf)
         grad = torch.autograd.grad(value, leaf, allow_unused=True)[0] if value.requires_grad else None
         if grad is None:
             warnings.warn(
@@ -46,7 +62,7 @@ class Autograd(Oracle):
             return self._hvp(x, v)
         with torch.inference_mode(False), torch.enable_grad():
             leaf = _leaf(x)
-            value = checks.scalar(self._fun(leaf), "the objective")
+            value = self._called(leaf)
             if not value.requires_grad:
                 return torch.zeros_like(x)
             (grad,) = torch.autograd.grad(value, leaf, create_graph=True, materialize_grads=True)
@@ -139,6 +155,8 @@ def of_rows(loss: Callable[..., Any], gradient: bool, hvp: Callable[..., Tensor]
 
 
 def check_callable(fun: Any, name: str) -> None:
-    """Raise a TypeError if `fun` is not callable."""
+    """Raise a TypeError if `fun` is not callable, or a class, which makes an object instead of a number."""
+    if isinstance(fun, type):
+        raise TypeError(f"{name} must be a function, got the class {fun.__name__}; pass an instance or a function")
     if not callable(fun):
         raise TypeError(f"{name} must be callable, got {type(fun).__name__}")

@@ -87,14 +87,24 @@ def number(value: Any) -> float:
     if value is None or isinstance(value, (tuple, str)):
         hint = "; pass jac=True if it returns (value, gradient)" if isinstance(value, tuple) else ""
         raise TypeError(f"fun must return a number, got {type(value).__name__}{hint}")
-    array = np.asarray(value, dtype=np.float64)
+    array = real_numbers(value, "fun must return a number")
     if array.size != 1:
         raise ValueError(f"fun must return a scalar, got an array of shape {array.shape}")
     return float(array.reshape(()))
 
 
+def real_numbers(value: Any, expected: str) -> Array:
+    """A copy of what NumPy code returned, in float64. The error begins with `expected`."""
+    try:
+        if not np.iscomplexobj(value):
+            return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"{expected}, got {type(value).__name__} that is no real number or array of them")
+
+
 def _gradient(grad: Any, x: Tensor) -> Tensor:
-    array = np.array(grad, dtype=np.float64)
+    array = real_numbers(grad, "the gradient must be an array")
     if array.shape != tuple(x.shape):
         raise ValueError(f"the gradient must have the shape of x, {tuple(x.shape)}, got {array.shape}")
     return torch.from_numpy(array).to(x.device)

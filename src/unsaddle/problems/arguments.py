@@ -44,7 +44,7 @@ def decreasing_positive(values: Tensor | Sequence[float], name: str) -> Tensor:
 
 def generator(seed: int) -> torch.Generator:
     """A new generator: the same seed gives the same problem everywhere."""
-    return torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+    return torch.Generator().manual_seed(checks.seed(seed))
 
 
 def normal(*shape: int, random: torch.Generator) -> Tensor:

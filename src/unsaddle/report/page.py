@@ -37,7 +37,13 @@ def write(directory: Path) -> Path:
             f"{directory / stored.FILE} has no rows; run unsaddle reproduce, compare or complexity with this --out"
         )
     with journal():
-        written = [*sections(rows), *provenance(rows)]
+        try:
+            written = [*sections(rows), *provenance(rows)]
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(
+                f"{directory / stored.FILE} has a row that lacks something, or has it in another form "
+                f"({type(error).__name__}: {error}); if another version wrote it, run again with a new --out"
+            ) from error
         drawings = {figure.name: drawing(figure) for section in written for figure in section.figures}
     _save(directory / "figures", drawings)
     path = directory / PAGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import warnings
 from collections import OrderedDict
@@ -110,10 +111,11 @@ class Neon(Optimizer):
             every=checks.count(every, "every"),
             max_overhead=checks.not_negative(max_overhead, "max_overhead", "0 never probes by itself"),
             escape=bool(escape),
-            seed=checks.count(seed, "seed", at_least=0),
+            seed=checks.seed(seed),
         )
         self.callback, self._process_group = callback, process_group
         self._become_optimizer(policy.State())
+        ranks.check_seed(self._ranks, self.rules.seed)
 
     def _begin(self, state: policy.State) -> None:
         self._prober = Prober(self.rules, state, self.base)
@@ -135,7 +137,8 @@ class Neon(Optimizer):
         group = self._process_group
         if group is None and dist.is_available() and dist.is_initialized():
             group = dist.group.WORLD
-        self._ranks = ranks.of_parameters(self._parameters().tensors, group)
+        tensors = self._parameters().tensors
+        self._ranks, self._probed = ranks.of_parameters(tensors, group), [id(p) for p in tensors]
 
     @property
     def events(self) -> list[Event]:
@@ -200,7 +203,12 @@ class Neon(Optimizer):
             return self._advance(target, fresh=True)
 
     def _advance(self, closure: Closure, *, fresh: bool = False) -> Event:
-        return self._report(self._prober.advance(closure, self._parameters(), fresh=fresh))
+        flat = self._parameters()
+        if [id(p) for p in flat.tensors] != self._probed:  # requires_grad has changed.
+            self._find_ranks()
+            self._prober.forget()
+        with ranks.together(self._ranks):
+            return self._report(self._prober.advance(closure, flat, fresh=fresh))
 
     def _report(self, event: Event) -> Event:
         if event.escaped and isinstance(self.base, torch.optim.LBFGS):
@@ -246,11 +254,22 @@ class Neon(Optimizer):
         """Neon's own state for `torch.distributed.checkpoint`. Save and load it beside the base's."""
         return ShardedState(self._parameters(), self._prober.state, self._begin)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Neon:
+        """A copy with a copy of the base, on the same process group, without the callback."""
+        if self._process_group is not None:
+            memo[id(self._process_group)] = self._process_group
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return made
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"base": self.base, "rules": self.rules, "state": self._prober.state.to_dict()}
+        saved = {"base": self.base, "rules": self.rules, "state": self._prober.state.to_dict()}
+        return saved if self._process_group is None else saved | {"process_group": self._process_group}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        self.base, self.rules, self.callback, self._process_group = saved["base"], saved["rules"], None, None
+        self.base, self.rules, self.callback = saved["base"], saved["rules"], None
+        self._process_group = saved.get("process_group")
         self._become_optimizer(policy.State.from_dict(saved["state"]))
 
     def __getattr__(self, name: str) -> Any:

@@ -24,7 +24,7 @@ from unsaddle import ranks
 from unsaddle.curvature.question import Question
 from unsaddle.measure import student
 
-IDLE, CONFIRM, TRIAL = "idle", "confirm", "trial"
+PHASES = IDLE, CONFIRM, TRIAL = "idle", "confirm", "trial"
 
 DELTA, CONFIDENCE = 0.05, 0.95
 """The probability that an unlucky random start hides a curvature below −γ, and the confidence of the one-sided
@@ -117,12 +117,27 @@ class State:
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> State:
+        expected = "Neon's entry of a state_dict must be what state_dict() made"
+        if not isinstance(saved, dict):
+            raise TypeError(f"{expected}, got {type(saved).__name__}; delete its entry 'neon' to start afresh")
         if unknown := set(saved) - {f.name for f in fields(cls)}:
             raise ValueError(
                 f"the checkpoint's state of Neon has {', '.join(sorted(unknown))}, which this version does not know; "
                 "load it with the version that wrote it, or delete its entry 'neon' to start afresh"
             )
+        for name, value in saved.items():
+            if not _fits(value, getattr(cls(), name)) or (name == "phase" and value not in PHASES):
+                raise ValueError(f"{expected}, got {name}={value!r}; delete its entry 'neon' to start afresh")
         return cls(**{name: _copy(value) for name, value in saved.items()})
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Whether a value has the type of a field with this default. The default None is of a tensor."""
+    if default is None:
+        return value is None or isinstance(value, Tensor)
+    if isinstance(default, float):
+        return isinstance(value, (int, float))
+    return isinstance(value, type(default))
 
 
 def _copy(value: Any) -> Any:

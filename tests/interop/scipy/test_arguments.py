@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import scipy.optimize
+import torch
 from scipy.optimize import Bounds, LinearConstraint
 
 from unsaddle.interop.scipy import minimize
@@ -71,3 +73,63 @@ def test_our_arguments_are_no_options(name):
     """SciPy would warn of an unknown option and go on without it."""
     with pytest.raises(ValueError, match=f"{name} is an argument of minimize and no option"):
         minimize(f, (1.0, 0.0), jac=g, options={name: 0.5})
+
+
+NO_START = "x0 must be real numbers"
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"options": 5}, TypeError, "options must be a dictionary"),
+        ({"options": {"maxiter": "a"}}, TypeError, "the option maxiter must be a number, got 'a'"),
+        ({"bounds": 5}, TypeError, "bounds must be pairs"),
+        ({"bounds": [(0, "a"), (0, 1)]}, ValueError, "bounds must be numbers for 2 variables"),
+        ({"bounds": [(np.nan, 1), (0, 1)]}, ValueError, "each lower bound must be at most the upper one"),
+        ({"jac": [1]}, ValueError, "jac must be a callable"),
+        ({"jac": lambda x: {"a": 1}}, TypeError, "jac must return an array, got dict"),
+        ({"jac": lambda x: g(x) + 1j}, TypeError, "jac must return an array, got ndarray"),
+        ({"fun": lambda x: {"a": 1}}, TypeError, "fun must return a number, got dict"),
+        ({"fun": lambda x: 1j}, TypeError, "fun must return a number, got complex"),
+        ({"hess": 5}, TypeError, "hess must be a callable"),
+        ({"hessp": 5}, TypeError, "hessp must be a callable"),
+        ({"tol": "a"}, TypeError, "tol must be a number"),
+        ({"callback": 5}, TypeError, "callback must be a callable, got 5"),
+        ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"seed": "a"}, TypeError, "seed must be an integer"),
+        ({"method": "Newton-CG", "jac": None}, ValueError, "Newton-CG needs jac"),
+        ({"method": "Newton-CG", "jac": "2-point"}, ValueError, "Newton-CG needs jac"),
+        ({"method": "trust-constr", "options": {"maxfun": 9}}, ValueError, "trust-constr has no option maxfun"),
+        ({"method": "trust-ncg"}, ValueError, "trust-ncg needs hess or hessp"),
+        ({"method": "trust-exact", "hessp": f}, ValueError, "trust-exact needs hess;"),
+        ({"x0": torch.zeros(2, requires_grad=True)}, TypeError, NO_START),
+        ({"x0": "a"}, TypeError, NO_START),
+        ({"x0": ["a", "b"]}, TypeError, NO_START),
+        ({"x0": None}, TypeError, NO_START),
+        ({"x0": [None, 1.0]}, TypeError, NO_START),
+        ({"x0": [1j, 1.0]}, TypeError, NO_START),
+        ({"x0": [[1.0], [1.0, 2.0]]}, TypeError, NO_START),
+        ({"x0": []}, ValueError, "x0 is empty"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_refused_in_our_own_words(given, error, message):
+    with pytest.raises(error, match=message):
+        minimize(**({"fun": f, "x0": (1.0, 0.0), "jac": g} | given))
+
+
+def test_what_scipy_takes_is_taken():
+    bounded = minimize(f, (1.0, 0.0), jac=g, bounds=zip([-2, -2], [2, 2], strict=True), constraints=None)
+    assert bounded.success
+    assert bounded.escapes == 1
+    for seed in (np.int64(3), 2**64 - 1):
+        assert minimize(f, (1.0, 0.0), jac=g, seed=seed).escapes == 1
+
+
+@pytest.mark.parametrize("bounds", [None, [(-2, 2), (-2, 2)]])
+def test_the_default_method_is_scipys(bounds):
+    """A result of BFGS has hess_inv as an array, one of L-BFGS-B as an operator."""
+    plain = scipy.optimize.minimize(f, (1.0, 0.5), jac=g, bounds=bounds)
+    result = minimize(f, (1.0, 0.5), jac=g, bounds=bounds)
+    assert type(result.hess_inv) is type(plain.hess_inv)
+    np.testing.assert_array_equal(result.x, plain.x)

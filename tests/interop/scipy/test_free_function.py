@@ -83,6 +83,25 @@ def test_a_way_down_from_a_bound_with_zero_derivative_is_inside(method, side):
     assert side * result.x[0] == pytest.approx(np.sqrt(2.0), abs=1e-4)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_fixed_variable_is_no_obstacle_to_an_interior_point_method(seed):
+    """trust-constr ends beside the bound by rounding, and a look evaluates nothing outside."""
+    random = np.random.default_rng(seed)
+    a = random.standard_normal((3, 3))
+    a = a @ a.T + np.eye(3)
+    b, fixed = random.standard_normal(3), random.standard_normal()
+    result = minimize(
+        lambda x: x @ a @ x / 2.0 - b @ x,
+        random.standard_normal(3),
+        method="trust-constr",
+        jac=lambda x: a @ x - b,
+        bounds=[(fixed, fixed), (None, None), (None, None)],
+    )
+    assert result.success
+    assert result.x[0] == fixed
+    np.testing.assert_allclose(result.x[1:], np.linalg.solve(a[1:, 1:], b[1:] - a[1:, 0] * fixed), atol=1e-4)
+
+
 @pytest.mark.filterwarnings("ignore:Method L-BFGS-B does not use Hessian information:RuntimeWarning")
 @pytest.mark.parametrize("hess", [None, lambda x: np.array([[0.0, 1.0], [1.0, 2.0]])], ids=["jac", "hess"])
 def test_a_way_down_that_takes_free_variables_along_is_found(hess):
@@ -133,6 +152,7 @@ def test_a_way_down_inside_is_found_beside_a_steeper_one_that_leads_out(method, 
             jac=lambda x: hessian @ x + 0.4 * x**3,
             hess=hess,
             bounds=[(0, 1)] * 4,
+            tol=1e-10,  # SLSQP would leave x_2, along which fun is soft, at 1e-3.
             seed=seed,
         )
         assert result.fun < -0.24
@@ -189,3 +209,14 @@ def test_the_way_from_a_bound_counts_as_an_escape():
     assert not result.success
     assert result.status == TOO_MANY_ESCAPES
     assert result.verdict.kind == "saddle"
+
+
+@pytest.mark.parametrize("method", ["L-BFGS-B", "TNC", "SLSQP", "trust-constr"])
+@pytest.mark.parametrize("jac", [None, "3-point"])
+def test_a_start_outside_of_the_bounds_is_moved_to_them(method, jac):
+    """trust-constr refuses one where it takes differences, the others clip it."""
+    result = minimize(
+        lambda x: (x[0] - 1.0) ** 2 + (x[1] + 0.5) ** 2, (5.0, 7.0), method=method, jac=jac, bounds=[(0, 2), (0, 2)]
+    )
+    assert result.success
+    np.testing.assert_allclose(result.x, [1.0, 0.0], atol=1e-3)

@@ -7,7 +7,7 @@ from scipy.optimize import OptimizeResult
 
 from unsaddle.interop.scipy import minimize, neon
 from unsaddle.interop.scipy.arguments import METHODS
-from unsaddle.interop.scipy.promotion import NOT_FINITE, STUCK, TOO_MANY_ESCAPES, UNDECIDED
+from unsaddle.interop.scipy.promotion import BUDGET, NOT_FINITE, STUCK, TOO_MANY_ESCAPES, UNDECIDED
 
 NEED_HESSIAN = ("trust-ncg", "trust-krylov", "trust-exact")
 
@@ -160,7 +160,7 @@ def test_extra_arguments_are_handed_on(args):
 
 @pytest.mark.parametrize("wrap", [np.atleast_1d, lambda v: np.array([[v]]), np.float32, lambda v: np.array(v)])
 def test_fun_may_return_one_element_in_any_shape(wrap):
-    assert is_the_minimum(minimize(lambda x: wrap(f(x)), (1.0, 0.0), jac=g))
+    assert is_the_minimum(minimize(lambda x: wrap(f(x)), (1.0, 0.0), method="L-BFGS-B", jac=g))
 
 
 def test_tol_is_scipys():
@@ -189,6 +189,30 @@ def test_iterations_of_all_runs_count_against_maxiter():
     assert result.escapes == 1
     assert not result.success
     assert result.nit == 4
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "TNC"])
+def test_a_budget_of_nothing_is_scipys(method):
+    """TNC calls 0 iterations no limit."""
+    how = {"method": method, "jac": g, "hess": hess_for(method), "options": {"maxiter": 0}}
+    plain, result = scipy.optimize.minimize(f, (1.0, 0.3), **how), minimize(f, (1.0, 0.3), **how)
+    assert not result.success
+    assert result.nit == plain.nit
+    np.testing.assert_array_equal(result.x, plain.x)
+
+
+@pytest.mark.parametrize("jac", [g, None])
+@pytest.mark.parametrize("method", ["L-BFGS-B", "TNC"])
+def test_values_of_searches_count_against_maxfun(method, jac):
+    """A run of SciPy's may end a line search or a gradient later. Two values check jac at a start."""
+    ends = set()
+    for most in (1, 3, 5, 10, 20, 30, 60, 200):
+        how = {"method": method, "jac": jac, "options": {"maxfun": most}}
+        plain = scipy.optimize.minimize(f, (1.0, 0.0), **how)
+        result = minimize(f, (1.0, 0.0), **how)
+        assert result.nfev <= max(most, plain.nfev) + 8
+        ends.add(True if result.success else result.status)
+    assert {True, BUDGET} <= ends
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -256,6 +280,30 @@ def test_a_curvature_above_minus_gamma_is_let_pass():
     assert result.escapes == 0
     assert result.verdict.kind == "minimum"
     assert result.verdict.gamma == 5.0
+
+
+def test_the_verdict_does_not_compare_the_gradient_with_itself():
+    """SciPy decides what is stationary, by tests that differ between its methods."""
+    text = str(minimize(f, (1.0, 0.0), jac=g).verdict)
+    assert "The gradient norm is" in text
+    assert "counts as stationary" not in text
+
+
+@pytest.mark.parametrize("method", ["BFGS", "CG", "SLSQP"])
+def test_where_fun_ends_the_lowest_finite_point_is_returned(method):
+    """SciPy itself returns a point where the logarithm is of a negative number."""
+
+    def fun(x):
+        return 2.0 * np.log(x[0]) + x[1] ** 2
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        plain = scipy.optimize.minimize(fun, (0.5, 1.0), method=method)
+        result = minimize(fun, (0.5, 1.0), method=method)
+        assert np.isnan(fun(plain.x))
+    assert not result.success
+    assert result.fun == fun(result.x) <= fun((0.5, 1.0))
+    assert np.isfinite(result.jac).all()
+    assert "x is the lowest finite point" in result.message
 
 
 # No endless loops
@@ -347,3 +395,8 @@ def test_many_saddles_in_a_row_are_all_left():
     assert result.success
     np.testing.assert_allclose(np.abs(result.x), 1.0, atol=1e-3)
     assert result.escapes >= 1
+
+
+def test_of_a_periodic_function_the_nearest_minimum_is_found():
+    result = minimize(lambda x: np.cos(x).sum(), np.zeros(1), jac=lambda x: -np.sin(x))
+    assert abs(result.x[0]) == pytest.approx(np.pi, abs=1e-4)

@@ -8,9 +8,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
 
+import unsaddle
 from tests.objectives.traces import Everything
 from unsaddle import ModelObjective
 from unsaddle.cost import Cost
+from unsaddle.objectives.model.data import source
 
 LABELS = torch.arange(10.0).view(10, 1)
 
@@ -286,3 +288,67 @@ def test_batches_that_are_made_elsewhere_cannot_be_split():
         objective([LABELS], micro_batch=2)
     with pytest.raises(ValueError, match="got 2 with a loader that makes its own batches"):
         objective(DataLoader(Endless(), batch_size=4), micro_batch=2)
+
+
+def batch_norm(eval_mode=False):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 2))
+    return net.eval() if eval_mode else net
+
+
+def classify(model, batch):
+    return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+
+def rows(n=300):
+    random = torch.Generator().manual_seed(0)
+    return TensorDataset(torch.randn(n, 4, generator=random), torch.randint(2, (n,), generator=random))
+
+
+@pytest.mark.parametrize("samples", [2, 3, 8, 15, 16, 33])
+@pytest.mark.parametrize("micro_batch", [None, 2, 3])
+def test_no_fresh_batch_is_of_one_row_where_batch_norm_trains(samples, micro_batch):
+    """The checks draw 32 batches, or as many as there are pairs of rows."""
+    F = ModelObjective(batch_norm(), classify, rows(), micro_batch=micro_batch)
+    assert F.least_samples == 2
+    unsaddle.negative_curvature(F, samples=samples)
+    unsaddle.is_minimum(F, samples=samples)
+
+
+def test_in_evaluation_one_row_is_a_sample():
+    assert ModelObjective(batch_norm(eval_mode=True), classify, rows()).least_samples == 1
+
+
+@pytest.mark.parametrize("how", [{"samples": 1}, {"micro_batch": 1}, {"loader": 299}], ids=str)
+def test_a_batch_of_one_row_is_told_in_our_words(how):
+    data = rows()
+    if "loader" in how:
+        weighted = WeightedRandomSampler(torch.ones(300), 300)
+        data = DataLoader(data, batch_size=how["loader"], sampler=weighted)
+    F = ModelObjective(batch_norm(), classify, data, micro_batch=how.get("micro_batch"))
+    with pytest.raises(ValueError, match="batch norm in training needs at least two rows"):
+        unsaddle.is_minimum(F, samples=how.get("samples", 400 if "loader" in how else 100))
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 7, 129, 257])
+@pytest.mark.parametrize("micro_batch", [2, 3, 128])
+def test_rows_are_split_into_as_many_batches_as_are_announced_and_none_of_one(n, micro_batch):
+    drawn = source(rows(n), micro_batch, 0).everything()
+    sizes = [len(batch[1]) for batch, _ in drawn.weighted()]
+    assert len(sizes) == drawn.batches
+    assert sum(sizes) == n
+    assert min(sizes) > 1
+    assert max(sizes) <= max(micro_batch, 3)
+
+
+def test_classes_are_no_models_and_no_data():
+    with pytest.raises(TypeError, match=r"model must be .* got the class Linear"):
+        ModelObjective(nn.Linear, classify, rows())
+    with pytest.raises(TypeError, match="got the class TensorDataset"):
+        ModelObjective(batch_norm(), classify, TensorDataset)
+
+
+@pytest.mark.parametrize("data", [(torch.zeros(3, 4), torch.zeros(3)), ((torch.zeros(3, 4), torch.zeros(3)),)])
+def test_a_batch_that_is_a_tuple_is_no_data(data):
+    with pytest.raises(TypeError, match=r"got tuple; wrap tensors as .* and a single batch as \[batch\]"):
+        ModelObjective(batch_norm(), classify, data)

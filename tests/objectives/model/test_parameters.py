@@ -149,3 +149,10 @@ def test_a_sum_is_formed_in_the_parameters_own_memory(scale):
     torch.testing.assert_close(flat.point(), x + scale * u)
     with pytest.raises(ValueError, match=r"u must have the shape of x, \(57,\), got \(3,\)"):
         flat.assign(x, u[:3])
+
+
+def test_complex_parameters_are_refused_with_a_way_out():
+    """.float() would drop their imaginary parts."""
+    weight = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+    with pytest.raises(TypeError, match=r"must be real, got torch.complex64 in 'w'; hold its real and imaginary"):
+        FlatParameters([("w", weight)])

@@ -63,7 +63,7 @@ class KrylovSettings:
 
     def wanted_radius(self, gamma: float) -> float:
         """r with √2σ/r = share·γ; 0 if γ is not known yet."""
-        return math.sqrt(2.0) * self.noise / (self.noise_share * gamma) if gamma > 0.0 else 0.0
+        return math.sqrt(2.0) * self.noise / self.noise_share / gamma if gamma > 0.0 else 0.0
 
     def allows(self, gamma: float, radius: float) -> bool:
         """Whether a search at this radius is as good as one with these settings."""

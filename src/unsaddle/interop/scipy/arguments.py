@@ -1,11 +1,12 @@
-"""Checks of the arguments of `minimize`: method, constraints, bounds and options."""
+"""Checks of the arguments of `minimize`: method, constraints, start, bounds, options and callables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds
+from scipy.optimize import Bounds, HessianUpdateStrategy
 
 from unsaddle.objectives.differences import Array
 
@@ -18,10 +19,19 @@ METHODS = ("CG", "BFGS", *BOUNDED[:3], "Newton-CG", "trust-ncg", "trust-krylov",
 OUR_OWN = ("gamma", "delta", "max_escapes", "check_gradient", "seed")
 """Arguments of `minimize` that SciPy's methods do not have."""
 
+BUDGETS = {"maxiter": "nit", "maxfun": "nfev"}
+"""Options of SciPy's methods that bound a run, and the fields of the result that count against them."""
+
+WITH_HESSIAN = ("trust-ncg", "trust-krylov", "trust-exact")
+"""Methods that need the Hessian."""
+
+WITH_MAXFUN = ("L-BFGS-B", "TNC")
+"""Methods that have the option maxfun. The others warn that they do not know it, and go on without."""
+
 
 def checked_method(method: str | None, bounds: Any, constraints: Any) -> str:
     """SciPy's name of the method. Raises ValueError if it, or its use here, is not supported."""
-    if isinstance(constraints, dict) or not isinstance(constraints, (tuple, list)) or len(constraints) > 0:
+    if constraints is not None and not (isinstance(constraints, (tuple, list)) and len(constraints) == 0):
         raise ValueError(
             "constraints are not supported: the curvature that matters is that of the Lagrangian on the constraints' "
             "tangent space; bounds are, as bounds="
@@ -37,6 +47,59 @@ def checked_method(method: str | None, bounds: Any, constraints: Any) -> str:
     return name
 
 
+def checked_start(x0: Any) -> Array:
+    """x0 as a vector of float64; a number is a vector of one variable."""
+    advice = "pass an array or a list of numbers"
+    try:
+        given = np.asarray(x0)
+        if given.dtype.kind not in "fiu" and not (given.dtype == object and all(_is_number(v) for v in given.flat)):
+            raise TypeError
+        x = np.atleast_1d(given.astype(np.float64))
+    except (TypeError, ValueError, RuntimeError):  # The last one is of a tensor that autograd follows.
+        raise TypeError(f"x0 must be real numbers, got {x0!r}; {advice}") from None
+    if x.ndim != 1:
+        raise ValueError(f"x0 must have one dimension, got shape {x.shape}; use x0.ravel()")
+    if x.size == 0:
+        raise ValueError(f"x0 is empty; {advice}, one for each variable")
+    return x
+
+
+def checked_bounds(bounds: Any) -> Any:
+    """The bounds, read once: None, a Bounds, or a list of what came, which may be a zip."""
+    if bounds is None or isinstance(bounds, Bounds):
+        return bounds
+    try:
+        return [tuple(row) for row in bounds]
+    except TypeError:
+        raise TypeError(
+            f"bounds must be pairs (lower, upper), one for each variable, or a Bounds; got {bounds!r}"
+        ) from None
+
+
+def check_others(method: str, jac: Any, hess: Any, hessp: Any, tol: Any, callback: Any) -> None:
+    """Raises if one of these is nothing that SciPy's method could use."""
+    if method in ("Newton-CG", *WITH_HESSIAN) and not (callable(jac) or jac is True):
+        raise ValueError(f"{method} needs jac, a callable or True, got {jac!r}; pass it, or use BFGS, which needs none")
+    if method in WITH_HESSIAN and hess is None and (hessp is None or method == "trust-exact"):
+        wanted = "hess" if method == "trust-exact" else "hess or hessp"
+        raise ValueError(f"{method} needs {wanted}; pass it, or use a method that needs gradients only, such as BFGS")
+    if not (hess is None or callable(hess) or isinstance(hess, (str, HessianUpdateStrategy))):
+        raise TypeError(f"hess must be a callable, a scheme of differences or a HessianUpdateStrategy, got {hess!r}")
+    for name, value in {"hessp": hessp, "callback": callback}.items():
+        if not (value is None or callable(value)):
+            raise TypeError(f"{name} must be a callable, got {value!r}; leave it out if there is none")
+    if not (tol is None or _is_number(tol)):
+        raise TypeError(f"tol must be a number, got {tol!r}; leave it out for the default of the method")
+
+
+def budgets_of(method: str, options: dict[str, Any]) -> dict[str, str]:
+    """The entries of `BUDGETS` that the options set, among those that the method knows."""
+    if method == "trust-constr" and "maxfun" in options:
+        raise ValueError("trust-constr has no option maxfun; use maxiter")
+    known = ("maxiter", "maxfun") if method in WITH_MAXFUN else ("maxiter",)
+    return {name: BUDGETS[name] for name in known if options.get(name) is not None}
+
+
 def limits(bounds: Any, dimension: int) -> tuple[Array, Array]:
     """The lower and upper bound of every variable."""
     if bounds is None:
@@ -44,28 +107,37 @@ def limits(bounds: Any, dimension: int) -> tuple[Array, Array]:
     if isinstance(bounds, Bounds):
         pairs = bounds.lb, bounds.ub
     else:
-        rows = [tuple(row) for row in bounds]
+        rows = checked_bounds(bounds)
         if len(rows) != dimension or any(len(row) != 2 for row in rows):
             raise ValueError(f"bounds must be {dimension} pairs (lower, upper), or a Bounds; got {bounds!r}")
         lows, highs = (
             [-np.inf if low is None else low for low, _ in rows],
             [np.inf if up is None else up for _, up in rows],
         )
-        pairs = np.array(lows, dtype=np.float64), np.array(highs, dtype=np.float64)
+        pairs = lows, highs
     try:
         lower, upper = (np.array(np.broadcast_to(side, dimension), dtype=np.float64) for side in pairs)
-    except ValueError:
-        raise ValueError(f"bounds must be for {dimension} variables, got {bounds!r}") from None
-    if np.any(lower > upper):
+    except (TypeError, ValueError):
+        raise ValueError(f"bounds must be numbers for {dimension} variables, got {bounds!r}") from None
+    if not np.all(lower <= upper):
         raise ValueError(f"each lower bound must be at most the upper one, got {bounds!r}")
     return lower, upper
 
 
 def scipys_options(options: dict[str, Any] | None) -> dict[str, Any]:
     """A copy of the options. Raises ValueError if one is an argument of `minimize`: SciPy would warn and ignore it."""
+    if not (options is None or isinstance(options, Mapping)):
+        raise TypeError(f"options must be a dictionary of options of SciPy's method, got {options!r}")
     options = dict(options or {})
+    for name in BUDGETS:
+        if not (options.get(name) is None or _is_number(options[name])):
+            raise TypeError(f"the option {name} must be a number, got {options[name]!r}")
     for name in OUR_OWN:
         if name in options:
             right = f"pass it as minimize(..., {name}={options[name]!r})"
             raise ValueError(f"{name} is an argument of minimize and no option of SciPy's methods; {right}")
     return options
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

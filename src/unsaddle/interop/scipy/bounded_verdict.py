@@ -102,7 +102,7 @@ def verdict_at(at: EndPoint, *, gamma: float | None, delta: float, seed: int, by
     f, found, judgement, moved = seen
     norm, error = found.gradient_norm, _gradient_error(found)
     known: dict[str, Any] = {"gradient_norm": norm, "gradient_error": error, "delta": delta, "cost": ledger.cost}
-    verdict = assembled(f, f.point, found, judgement, eps=norm + error, **known)  # This point counted as stationary.
+    verdict = assembled(f, f.point, found, judgement, eps=math.nan, **known)  # SciPy decided that it is stationary.
     return Judged(verdict=verdict, f=f, moved=moved)
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from unsaddle.objectives import differences
 from unsaddle.objectives.differences import Array, Scheme
-from unsaddle.objectives.numpy_function import number
+from unsaddle.objectives.numpy_function import number, real_numbers
 
 REMEMBERED = 8
 """Gradients kept in memory, so that the one where SciPy stops is not computed again."""
 
 SCHEMES: dict[Any, Scheme] = {None: "2-point", False: "2-point", "2-point": "2-point", "3-point": "3-point", "cs": "cs"}
+
+
+class BudgetSpent(Exception):  # noqa: N818  (an outcome, not an error)
+    """Raised if a look would call fun more often than `maxfun` allows."""
 
 
 class CountedFunction:
@@ -28,6 +34,7 @@ class CountedFunction:
         nfev, njev: calls of fun and jac, or differences taken here.
         nhev: Hessians and products for our searches. SciPy counts its own.
         differences: the scheme of differences; None with a gradient.
+        lowest: the lowest finite value so far, and its point; both within the bounds. None if there is none.
     """
 
     def __init__(
@@ -35,7 +42,7 @@ class CountedFunction:
     ) -> None:
         if not callable(fun):
             raise TypeError(f"fun must be a callable, got {type(fun).__name__}")
-        if not (callable(jac) or jac is True or jac in SCHEMES):
+        if not (callable(jac) or jac is True or (isinstance(jac, (str, bool, type(None))) and jac in SCHEMES)):
             raise ValueError(f"jac must be a callable, True, None, '2-point', '3-point' or 'cs', got {jac!r}")
         self._fun, self._jac, self._hess, self._hessp, self._args = fun, jac, hess, hessp, args
         self.lower, self.upper = lower, upper
@@ -44,6 +51,17 @@ class CountedFunction:
         self._first: tuple[Array, float] | None = None
         self._last_hessian: tuple[Array, Any] | None = None
         self.nfev = self.njev = self.nhev = 0
+        self.lowest: tuple[Array, float] | None = None
+        self._most_values = math.inf
+
+    @contextmanager
+    def no_more_than(self, values: float) -> Iterator[None]:
+        """Inside, a call of fun raises BudgetSpent if `values` have been made. For our looks, not for SciPy's runs."""
+        self._most_values = values
+        try:
+            yield
+        finally:
+            self._most_values = math.inf
 
     def for_scipy(self) -> dict[str, Any]:
         """The arguments fun, jac, hess and hessp for SciPy. It takes differences by itself."""
@@ -67,20 +85,19 @@ class CountedFunction:
         if self._first is not None and np.array_equal(self._first[0], x):
             value, self._first = self._first[1], None
             return value
-        self.nfev += 1
-        result = self._fun(np.copy(x), *self._args)
+        result = self._called(x)
         if np.iscomplexobj(x):
             return np.asarray(result).item()
-        return number(_pair(result)[0] if self._jac is True else result)
+        return self._noted(x, number(_pair(result)[0] if self._jac is True else result))
 
     def both(self, x: Array) -> tuple[float, Array]:
         """f(x) and ∇f(x), with `jac=True`."""
         known = self._recall(x)
         if known is not None:
             return known[1], known[2].copy()
-        self.nfev, self.njev = self.nfev + 1, self.njev + 1
-        result, grad = _pair(self._fun(np.copy(x), *self._args))
-        value = number(result)
+        result, grad = _pair(self._called(x))
+        self.njev += 1
+        value = self._noted(x, number(result))
         return value, self._remember(x, grad, value)
 
     def gradient(self, x: Array) -> Array:
@@ -121,6 +138,17 @@ class CountedFunction:
         """Whether x is within the bounds."""
         return bool(np.all(x >= self.lower) and np.all(x <= self.upper))
 
+    def _called(self, x: Array) -> Any:
+        if self.nfev >= self._most_values:
+            raise BudgetSpent
+        self.nfev += 1
+        return self._fun(np.copy(x), *self._args)
+
+    def _noted(self, x: Array, value: float) -> float:
+        if math.isfinite(value) and (self.lowest is None or value < self.lowest[1]) and self.inside(x):
+            self.lowest = np.copy(x), value
+        return value
+
     def _hessian(self, x: Array) -> Any:
         matrix = self._hess(np.copy(x), *self._args)
         self._last_hessian = np.copy(x), matrix
@@ -133,7 +161,7 @@ class CountedFunction:
         return next((known for known in self._remembered if np.array_equal(known[0], x)), None)
 
     def _remember(self, x: Array, grad: Any, value: float = np.nan) -> Array:
-        array = np.atleast_1d(np.array(grad, dtype=np.float64))
+        array = np.atleast_1d(real_numbers(grad, "jac must return an array"))
         if array.shape != x.shape:
             advice = "return one partial derivative for each variable, e.g. with .ravel()"
             raise ValueError(f"jac must return an array of the shape of x, {x.shape}, got {array.shape}; {advice}")

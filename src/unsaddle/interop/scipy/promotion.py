@@ -14,15 +14,20 @@ from scipy.optimize import minimize as scipy_minimize
 
 from unsaddle import checks
 from unsaddle.interop.scipy import gradient_check
-from unsaddle.interop.scipy.arguments import checked_method, limits, scipys_options
+from unsaddle.interop.scipy.arguments import (
+    budgets_of,
+    check_others,
+    checked_bounds,
+    checked_method,
+    checked_start,
+    limits,
+    scipys_options,
+)
 from unsaddle.interop.scipy.bounded_verdict import verdict_at
-from unsaddle.interop.scipy.counted_function import CountedFunction
+from unsaddle.interop.scipy.counted_function import BudgetSpent, CountedFunction
 from unsaddle.interop.scipy.free_function import EndPoint
 from unsaddle.judgement.verdict import Verdict
 from unsaddle.objectives.differences import Array
-
-BUDGETS = {"maxiter": "nit", "maxfun": "nfev", "maxfev": "nfev"}
-"""Options of SciPy's methods that bound a run, and the fields of the result that count against them."""
 
 UNDECIDED, TOO_MANY_ESCAPES, STUCK, BUDGET, NOT_FINITE = 100, 101, 102, 103, 104
 """Values of `status` beyond SciPy's own. SciPy has converged, but not at a known minimum; or f(x0) is not finite."""
@@ -33,11 +38,12 @@ TOLERANCE = 1e-9
 SHALLOW = "This is a saddle, but fun falls by {:.2g} only along a curvature of {:.3g}, which is within the tolerance."
 
 
+@checks.in_range
 def minimize(
     fun: Callable[..., Any],
     x0: Any,
     args: Any = (),
-    method: str | None = "L-BFGS-B",
+    method: str | None = None,
     jac: Any = None,
     hess: Any = None,
     hessp: Any = None,
@@ -61,12 +67,12 @@ def minimize(
 
     Args:
         fun, x0, args, hess, hessp, tol, callback: as for SciPy. The callback sees every run.
-        method: one of `arguments.METHODS`; None for SciPy's choice.
+        method: one of `arguments.METHODS`. By default SciPy's choice: BFGS, or L-BFGS-B within bounds.
         jac: as for SciPy. Without it the search takes finite differences, too. Each gradient then costs d or 2d values,
             and curvature has a larger error.
         bounds: for methods that take them. The search is among the variables that are not held at a bound.
         constraints: none.
-        options: as for SciPy. `maxiter`, `maxfun` and `maxfev` bound all runs together.
+        options: as for SciPy. `maxiter` bounds all runs together; `maxfun` bounds the searches, too.
         gamma: curvatures down to −γ are accepted. By default a search excludes those below a hundredth of the largest
             |eigenvalue|, and leaves a saddle along any that it sees, if fun falls by more than the tolerance. It goes
             on to a ten-thousandth among up to 50 variables, among up to 200 where a saddle is likely, and as far as an
@@ -78,10 +84,11 @@ def minimize(
         seed: of the searches.
 
     Returns:
-        SciPy's result of the last run. `nit`, `nfev`, `njev` and `nhev` count all runs and searches. `verdict` is as of
-        `is_minimum`, None if SciPy did not converge; `escapes` is the number of saddles left. `success` means that
-        SciPy has converged and that the verdict is *minimum*, or a saddle with a curvature above −γ along which fun
-        falls by no more than the tolerance; `message` then says so. Otherwise `message` says why.
+        SciPy's result of the last run. If fun is not finite where SciPy ends, x is the lowest point that was finite.
+        `nit`, `nfev`, `njev` and `nhev` count all runs and searches. `verdict` is as of `is_minimum`, None if SciPy did
+        not converge; `escapes` is the number of saddles left. `success` means that SciPy has converged and that the
+        verdict is *minimum*, or a saddle with a curvature above −γ along which fun falls by no more than the tolerance;
+        `message` then says so. Otherwise `message` says why.
 
     >>> def f(x): return x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4
     >>> def g(x): return np.array([2 * x[0], -2 * x[1] + x[1] ** 3])
@@ -91,18 +98,19 @@ def minimize(
     >>> result.success, abs(result.x).round(3).tolist(), result.escapes, result.verdict.kind
     (True, [0.0, 1.414], 1, 'minimum')
     """
+    bounds = checked_bounds(bounds)
     method = checked_method(method, bounds, constraints)
     options = scipys_options(options)
+    check_others(method, jac, hess, hessp, tol, callback)
+    seed = checks.seed(seed)
     gamma = None if gamma is None else checks.positive(gamma, "gamma", "leave it out to take a hundredth of L1")
     checks.probability(delta, "delta")
     checks.count(max_escapes, "max_escapes", at_least=0)
     args = args if isinstance(args, tuple) else (args,)
-    x = np.atleast_1d(np.asarray(x0, dtype=np.float64))
-    if x.ndim != 1:
-        raise ValueError(f"x0 must have one dimension, got shape {x.shape}; use x0.ravel()")
+    x = checked_start(x0)
     lower, upper = limits(bounds, x.size)
     function = CountedFunction(fun, jac, args, lower, upper, hess, hessp)
-    start = np.clip(x, lower, upper)
+    x = start = np.clip(x, lower, upper)  # As most methods do; differences may not leave the bounds.
     first, slope = function.begin(start)
     if not np.isfinite(first) or (slope is not None and not np.isfinite(slope).all()):
         return _not_begun(start, first, slope)
@@ -110,10 +118,10 @@ def minimize(
     if by_values and slope is not None:
         gradient_check.check_gradient(function, start, slope, seed)
     total = {"nit": 0, "nfev": 0, "njev": 0, "nhev": 0}
-    budgets = {name: count for name, count in BUDGETS.items() if options.get(name) is not None}
-    escapes, lowest = 0, math.inf
+    budgets = budgets_of(method, options)
+    most_values = options["maxfun"] if "maxfun" in budgets else math.inf
+    left, escapes, lowest = options, 0, math.inf
     while True:
-        left = options | {name: max(1, options[name] - total[count]) for name, count in budgets.items()}
         result = scipy_minimize(
             x0=x, method=method, bounds=bounds, tol=tol, callback=callback, options=left, **function.for_scipy()
         )
@@ -122,13 +130,25 @@ def minimize(
             total[name] += int(result.get(name, 0) or 0)
         verdict: Verdict | None = None
         x, here = np.array(result.x, dtype=np.float64), float(result.fun)
+        if not np.isfinite(here) and function.lowest is not None:
+            status = NOT_FINITE if result.success else result.status
+            _fail(result, status, f"fun is {here} where it ended, so x is the lowest finite point")
+            x, here = _ended_at(result, function, *function.lowest)
         if not result.success:
             break
+        if not function.inside(x):  # trust-constr ends beside a bound by rounding. A look goes nowhere outside.
+            inner = np.clip(x, lower, upper)
+            x, here = _ended_at(result, function, inner, function.value(inner))
         likely = escapes > 0 or not first - here > _tolerance(tol, options, here)
         spent = int(result.njev)
         end = EndPoint(function=function, x=x, value=here, start=start, spent=spent, suspicious=likely)
-        judged = verdict_at(end, gamma=gamma, delta=delta, seed=seed + escapes, by_values=by_values)
-        verdict = judged.verdict
+        try:
+            with function.no_more_than(most_values):
+                judged = verdict_at(end, gamma=gamma, delta=delta, seed=seed + escapes, by_values=by_values)
+        except BudgetSpent:
+            _fail(result, BUDGET, "but whether this is a minimum is undecided, and the budget is spent: raise maxfun")
+            break
+        verdict, total["nfev"] = judged.verdict, function.nfev
         if verdict.kind == "minimum":
             break
         if verdict.kind == "undecided":
@@ -140,7 +160,12 @@ def minimize(
         if any(total[count] >= options[name] for name, count in budgets.items()):
             _fail(result, BUDGET, "but this is a saddle, and the budget is spent: raise maxiter or maxfun")
             break
-        moved = judged.step()
+        try:
+            with function.no_more_than(most_values):
+                moved = judged.step()
+        except BudgetSpent:
+            _fail(result, BUDGET, "but this is a saddle, and the budget is spent: raise maxfun")
+            break
         if verdict.curvature > -verdict.gamma:  # It was seen, though nobody asked for so little.
             fall = 0.0 if moved is None else here - function.value(moved)
             if not fall > _tolerance(tol, options, here):
@@ -157,6 +182,8 @@ def minimize(
         if by_values:  # A jac that is right at a symmetric start may be wrong here.
             grad = function.gradient(x)
             gradient_check.check_gradient(function, x, grad, seed + escapes, "after leaving a saddle")
+        total["nfev"] = function.nfev
+        left = options | {name: max(1, options[name] - total[count]) for name, count in budgets.items()}
     # `function` counts calls of fun and jac; SciPy counts the differences and Hessians of its own.
     counts = total | {"nfev": function.nfev, "njev": function.njev + (total["njev"] if function.differences else 0)}
     counts["nhev"] += function.nhev
@@ -182,6 +209,12 @@ def neon(fun: Callable[..., Any], x0: Array, args: tuple[Any, ...] = (), **given
 def _tolerance(tol: float | None, options: dict[str, Any], value: float) -> float:
     """The fall of fun that the caller does not mind."""
     return max(TOLERANCE, tol or 0.0, float(options.get("ftol") or 0.0)) * max(1.0, abs(value))
+
+
+def _ended_at(result: OptimizeResult, function: CountedFunction, x: Array, value: float) -> tuple[Array, float]:
+    """x and its value, written into the result with the gradient there."""
+    result.update(x=np.copy(x), fun=value, jac=function.gradient(x))
+    return np.copy(x), value
 
 
 def _fail(result: OptimizeResult, status: int, reason: str) -> None:

@@ -70,12 +70,16 @@ class Rows(Source):
     def everything(self) -> Drawn:
         """Reads the rows again each time, so that only one batch is in memory."""
         n = self.num_samples
-        return Drawn(lambda: self._batches(torch.arange(n)), n, -(-n // self._micro_batch))
+        return Drawn(lambda: self._batches(torch.arange(n)), n, self._parts(n))
 
     def _batches(self, index: Tensor) -> Iterator[tuple[Any, float]]:
-        # Splits evenly: a leftover batch of one row would break batch norm.
-        for part in torch.tensor_split(index.cpu(), -(-index.numel() // self._micro_batch)):
+        for part in torch.tensor_split(index.cpu(), self._parts(index.numel())):
             yield self._fetch(part), part.numel() / index.numel()
+
+    def _parts(self, rows: int) -> int:
+        """Batches of equal size, up to one row: a leftover batch of one row would break batch norm."""
+        parts = -(-rows // self._micro_batch)
+        return parts if self._micro_batch == 1 else min(parts, max(1, rows // 2))
 
     def _fetch(self, index: Tensor) -> Any:
         if type(self._dataset) is TensorDataset and self._collate is default_collate:
@@ -195,9 +199,11 @@ def source(data: Any, micro_batch: int | None, seed: int, *, shared: bool = Fals
             )
         _check_is_of_batches(data)
         return Listed(data)
-    if isinstance(data, (tuple, dict, str, Tensor)) or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
+    unfit = isinstance(data, (tuple, dict, str, Tensor, type))
+    if unfit or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
+        got = f"the class {data.__name__}" if isinstance(data, type) else type(data).__name__
         raise TypeError(
-            f"data must be a Dataset, a DataLoader or a list of batches, got {type(data).__name__}; wrap tensors as "
+            f"data must be a Dataset, a DataLoader or a list of batches, got {got}; wrap tensors as "
             "torch.utils.data.TensorDataset(...), and a single batch as [batch]"
         )
     return Rows(data, default_collate, micro_batch or MICRO_BATCH)

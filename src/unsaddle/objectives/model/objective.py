@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from unsaddle import checks
 from unsaddle.objective import Oracle
@@ -21,7 +22,7 @@ from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.objectives.model.rank_data import SharedSource
 from unsaddle.objectives.model.replay import Replayed
 from unsaddle.objectives.model.rng import RandomState
-from unsaddle.ranks import of_parameters, raised_on_all
+from unsaddle.ranks import check_seed, of_parameters, raised_on_all
 
 NameFilter = Callable[[str], bool] | str | Iterable[str]
 
@@ -77,9 +78,9 @@ class ModelObjective(OverParameters):
         seed: int = 0,
     ) -> None:
         if not isinstance(model, nn.Module):
+            got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
             raise TypeError(
-                f"model must be a torch.nn.Module, got {type(model).__name__}; use unsaddle.Function for a function of "
-                "a flat vector"
+                f"model must be a torch.nn.Module, got {got}; use unsaddle.Function for a function of a flat vector"
             )
         derivatives.check_callable(loss, "loss")
         if getattr(loss, "__module__", "") in ("torch.nn.modules.loss", "torch.nn.functional"):
@@ -93,14 +94,22 @@ class ModelObjective(OverParameters):
             checks.count(micro_batch, "micro_batch")
         self._model, self._loss, self._scaler = model, loss, scaler
         self._skip_hooks = checks.choice(hooks, "hooks", ("skip", "run")) == "skip"
-        self._seed = checks.count(seed, "seed", at_least=0)
+        self._seed = checks.seed(seed)
         self._modules = [m for m in (model, loss) if isinstance(m, nn.Module)]
         wrapped.reshard(wrapped.sharded(m for module in self._modules for m in module.modules()))
         self.parameters = FlatParameters(_chosen(model, parameters))
         self.ranks = of_parameters(self.parameters.tensors, wrapped.process_group(model))
+        if self.ranks is not None and self.ranks.dimension is not None and not wrapped.sharded(model.modules()):
+            raise ValueError(
+                "parameters are sharded, but not by fully_shard; tensor-parallel models are not supported, since their "
+                "forward pass needs all ranks to have the same batch"
+            )
+        check_seed(self.ranks, self._seed)
         with raised_on_all(self.ranks, "data"):
             own = batches.source(data, micro_batch, self._seed, shared=self.ranks is not None)
-        self._source: batches.Source | SharedSource = own if self.ranks is None else SharedSource(own, self.ranks)
+        self._source: batches.Source | SharedSource = own
+        if self.ranks is not None:
+            self._source = SharedSource(own, self.ranks, lambda: self.least_samples)
         # If only autograd writes to .grad, backward can add to a vector in place.
         self._adds = scaler is None and self._skip_hooks and self.ranks is None and not wrapped.is_wrapped(model)
         self._warned = False
@@ -109,6 +118,12 @@ class ModelObjective(OverParameters):
     def num_samples(self) -> int | None:
         """Rows of the data set, or batches of the list; None for an endless loader."""
         return self._source.num_samples
+
+    @property
+    def least_samples(self) -> int:  # type: ignore[override]
+        """2 with batch norm in training, which has no statistics of one row; else 1."""
+        modules = (m for module in self._modules for m in module.modules())
+        return 2 if any(isinstance(m, _BatchNorm) and m.training for m in modules) else 1
 
     def __repr__(self) -> str:
         rows = "data without end" if self.num_samples is None else f"{self.num_samples} samples"
@@ -146,7 +161,7 @@ class ModelObjective(OverParameters):
                 versions, added = _versions(batch), self.parameters.gradients()
                 more = backward and i + 1 < drawn.batches
                 with wrapped.without_reduction(self._model, more):
-                    value = checks.scalar(self._loss(self._model, batch), "the loss", ".mean()")
+                    value = self._value(batch)
                 if _versions(batch) != versions:
                     raise ValueError(
                         "the loss changed its batch in place, so it would not be the same at the next point; have it "
@@ -173,6 +188,17 @@ class ModelObjective(OverParameters):
                 if parameter.grad is not None:
                     parameter.grad = parameter.grad / scale
         return checks.scalar(total, "the loss")
+
+    def _value(self, batch: Any) -> Tensor:
+        try:
+            return checks.scalar(self._loss(self._model, batch), "the loss", ".mean()")
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise ValueError(
+                "batch norm in training needs at least two rows, got a batch of one; ask for more samples, use a "
+                "micro_batch of at least 2, drop_last=True in a loader, or model.eval()"
+            ) from error
 
     def _warn_of_hooks(self) -> None:
         if self._warned or not self._skip_hooks:

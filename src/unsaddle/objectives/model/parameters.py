@@ -10,7 +10,7 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from unsaddle import checks, vectors
 from unsaddle.objective import BaseObjective
-from unsaddle.ranks import is_sharded, local
+from unsaddle.ranks import is_sharded, local, together
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integer dtypes by width in bytes."""
@@ -59,6 +59,11 @@ class FlatParameters:
             )
         first = self.tensors[0]
         for name, parameter in zip(self.names, self.tensors, strict=True):
+            if parameter.is_complex():
+                raise TypeError(
+                    f"parameters must be real, got {parameter.dtype} in {name!r}; hold its real and imaginary parts as "
+                    "parameters, and join them in forward with torch.complex or torch.view_as_complex"
+                )
             if parameter.dtype not in checks.FLOATS:
                 raise TypeError(
                     f"parameters must be float32 or float64, got {parameter.dtype} in {name!r}, which rounds small "
@@ -224,4 +229,5 @@ class OverParameters(BaseObjective):
         return self.parameters.remembered()
 
     def assign(self, x: Tensor) -> None:
-        self.parameters.assign(checks.point(x))
+        with together(self.ranks):  # A rank may hold no part of a small vector.
+            self.parameters.assign(checks.point(x))

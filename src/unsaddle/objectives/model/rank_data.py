@@ -6,7 +6,7 @@ the mean over all rows. A rank with fewer batches repeats one with weight zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -14,15 +14,22 @@ import torch
 from unsaddle.objectives.model.data import Drawn, Source
 from unsaddle.objectives.rank_rows import split_by_rank
 from unsaddle.objectives.sampling import draw_indices
-from unsaddle.ranks import Ranks
+from unsaddle.ranks import Ranks, raised_on_all
+
+ENDLESS = -1
+"""The number of samples that a rank tells the others if its data never end."""
 
 
 class SharedSource:
-    """The sources of all ranks as one; `source` is this rank's own."""
+    """The sources of all ranks as one; `source` is this rank's own, which is evaluated on `least()` rows at least."""
 
-    def __init__(self, source: Source, ranks: Ranks) -> None:
-        self._source, self._ranks = source, ranks
-        self._counts = None if source.num_samples is None else ranks.gather(source.num_samples)
+    def __init__(self, source: Source, ranks: Ranks, least: Callable[[], int] = lambda: 1) -> None:
+        self._source, self._ranks, self._least = source, ranks, least
+        counts = ranks.gather(ENDLESS if source.num_samples is None else source.num_samples)
+        if ENDLESS in counts and len(set(counts)) > 1:
+            kinds = ["without end" if count == ENDLESS else f"{count} samples" for count in counts]
+            raise ValueError(f"data must have a length on all ranks or on none, got {', '.join(kinds)}")
+        self._counts = None if ENDLESS in counts else counts
 
     @property
     def num_samples(self) -> int | None:
@@ -31,11 +38,14 @@ class SharedSource:
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
         rank = self._ranks.rank
         if self._counts is None:  # Endless loaders get equal shares, but may draw more rows than that.
-            drawn = self._source.draw(-(-size // self._ranks.size), generator, replacement, seed + rank)
+            with raised_on_all(self._ranks, "data"):
+                drawn = self._source.draw(-(-size // self._ranks.size), generator, replacement, seed + rank)
             return self._weighted(drawn, self._ranks.gather(drawn.size))
         parts = split_by_rank(draw_indices(sum(self._counts), size, generator, replacement), self._counts)
-        # A rank without any of the rows takes one with weight zero.
-        own = parts[rank] if parts[rank].numel() else torch.zeros(1, dtype=torch.long)
+        # A rank without any of the rows takes some with weight zero. A rank with too few takes others beside them.
+        own, least = parts[rank], min(self._least(), self._counts[rank])
+        following = (own[-1:] if own.numel() else torch.zeros(1, dtype=torch.long)) + torch.arange(1, least + 1)
+        own = torch.cat([own, following.remainder(self._counts[rank])[: max(0, max(1, least) - own.numel())]])
         return self._weighted(self._source.take(own, seed + rank), [part.numel() for part in parts])
 
     def everything(self) -> Drawn:
