@@ -214,7 +214,7 @@ def test_the_last_quotient_of_the_history_is_the_lowest_and_the_one_that_passed(
         ({"x": torch.zeros(6, dtype=torch.bfloat16)}, TypeError, "x must be float32 or float64, got bfloat16"),
         ({"x": torch.zeros(2, 3)}, ValueError, r"x must have one dimension, got shape \(2, 3\)"),
         ({"x": torch.zeros(0)}, ValueError, "x is empty"),
-        ({"x": [0.0] * 6}, TypeError, "x must be a 1-D float tensor or array, got list"),
+        ({"x": {"a": 1.0}}, TypeError, "x must be a 1-D float tensor or array, or a list of numbers, got dict"),
         ({"gamma": 0.0}, ValueError, r"gamma must be a finite number > 0, got 0\.0; leave it out"),
         ({"gamma": -1.0}, ValueError, "gamma must be a finite number > 0"),
         ({"gamma": math.nan}, ValueError, "gamma must be a finite number > 0, got nan"),

@@ -30,7 +30,7 @@ ZERO = torch.zeros(3, dtype=torch.float64)
 def test_a_fall_of_higher_order_is_no_minimum(term, ways, shift):
     verdict = is_minimum(along_flat(term, shift), ZERO)
     assert verdict.kind == "undecided"
-    assert "This is no minimum" in verdict.reason
+    assert "So x is no minimum" in verdict.reason
     assert ways in verdict.reason
 
 

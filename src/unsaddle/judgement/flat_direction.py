@@ -19,13 +19,14 @@ GROWTH = 100.0
 """From a length to the next, ten times as long, a fall of third order grows 1000 times. Noise does not grow, and what a
 gradient promises grows ten times."""
 
-SOFT = 1e-6
+SOFT = 1e-7
 """Values are asked along a curvature up to this share of the largest. A cubic term, measured from one side, looks like
 as much: its L2 times the probe radius."""
 
 FALLS = (
     "Along one direction F is flat to second order, and falls {ways} by terms of higher order: by {fall:.2g} at a "
-    "distance of {length:.2g}. This is no minimum. Go on from there: the direction is evidence.deciding[0]."
+    "distance of {length:.2g}. So x is no minimum, or a very narrow one. Go on from there: the direction is "
+    "evidence.deciding[0]."
 )
 
 

@@ -18,7 +18,7 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
-from unsaddle.judgement.flat_direction import SOFT, falls_along, is_flat
+from unsaddle.judgement.flat_direction import SOFT, falls_along
 from unsaddle.judgement.gradient_promise import FAR_FROM_REST, gradient_promise, small_along_itself
 from unsaddle.judgement.half_precision import STAIRCASE, averaged_gradient, contradicts, values_rise
 from unsaddle.judgement.judge import Judgement, Kind, judge
@@ -211,7 +211,12 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         judgement = Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL)
     elif contradicts(f, x, found, judgement.kind, unit * (norm - error - eps), generator):
         judgement = Judgement(Kind.UNDECIDED, STAIRCASE)
-    if judgement.kind is Kind.MINIMUM and not sampled and found.deciding and is_flat(found, SOFT):
+    if (
+        judgement.kind is Kind.MINIMUM
+        and not sampled
+        and found.deciding
+        and abs(found.lowest) <= SOFT * found.smoothness
+    ):
         falls = falls_along(f, x, found.deciding[0])
         judgement = judgement if falls is None else Judgement(Kind.UNDECIDED, falls)
     if judgement.kind is Kind.MINIMUM and follows_l1 and not sampled and norm > error:
