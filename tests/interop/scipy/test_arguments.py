@@ -111,7 +111,6 @@ NO_START = "x0 must be real numbers"
         ({"x0": [[1.0], [1.0, 2.0]]}, TypeError, NO_START),
         ({"x0": []}, ValueError, "x0 is empty"),
     ],
-    ids=str,
 )
 def test_mistakes_are_refused_in_our_own_words(given, error, message):
     with pytest.raises(error, match=message):
