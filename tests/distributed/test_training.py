@@ -31,7 +31,7 @@ def test_neon_leaves_the_saddle_on_all_ranks_as_it_does_on_one(kind: str, alone:
 def test_a_checkpoint_of_two_ranks_goes_on_in_four_and_in_one(
     alone: dict[str, Any], two: Seen, four: Seen, folder: Path
 ) -> None:
-    assert two[0]["fsdp"]["train_and_save"]["phase"] == "confirm"  # A direction is in the checkpoint.
+    assert two[0]["fsdp"]["train_and_save"]["phase"] == "collect"  # A direction is in the checkpoint.
     reference = alone["train"]
     for answer in (four[0]["fsdp"]["go_on"], training.go_on("alone", folder)):
         assert [e["step"] for e in answer["events"]] == [e["step"] for e in reference["events"]]

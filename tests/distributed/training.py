@@ -77,7 +77,7 @@ def _train(
             checkpoint(last / f"{step + 1:04}", model, neon, step + 1)
             barrier()
             (last / f"{step + 1:04}" / "complete").touch()
-        if save is not None and neon.phase == "confirm":
+        if save is not None and neon.phase == "collect":
             checkpoint(save, model, neon, step + 1)
             break
     final = torch.cat([full(p).flatten() for p in model.parameters()])

@@ -113,7 +113,7 @@ def test_a_scheduler_moves_the_base_s_learning_rate_and_does_not_complain():
 def test_parameters_that_are_added_are_trained_and_a_waiting_candidate_is_dropped():
     neon, model = at_a_saddle(every=10)
     train(neon, model, batches(0, 3), 11)
-    assert neon.phase == "confirm"
+    assert neon.phase == "collect"
     extra = nn.Parameter(torch.ones(2))
     neon.add_param_group({"params": [extra], "lr": 0.5})
     assert neon.base.param_groups[1]["lr"] == 0.5
@@ -211,7 +211,7 @@ def test_a_checkpoint_can_be_loaded_as_weights_only():
     file = io.BytesIO()
     torch.save(neon.state_dict(), file)
     file.seek(0)
-    assert torch.load(file, weights_only=True)["neon"]["phase"] == "confirm"
+    assert torch.load(file, weights_only=True)["neon"]["phase"] == "collect"
 
 
 def test_names_of_parameters_are_used_where_the_optimizer_has_them():
@@ -273,7 +273,7 @@ def test_a_closure_without_backward_is_refused_at_the_first_step_and_the_model_i
     assert torch.equal(model.x, torch.ones(3))
 
 
-@pytest.mark.parametrize("when", ["idle", "confirm", "trial"])
+@pytest.mark.parametrize("when", ["idle", "collect", "trial"])
 def test_a_closure_that_raises_in_a_probe_leaves_model_and_policy_where_they_were(when):
     neon, model = at_a_saddle(every=10)
     stream = batches(0, 3)

@@ -124,12 +124,12 @@ def test_a_step_has_to_lower_the_loss_of_fresh_batches(changes, opposite, answer
 
 
 def test_the_state_survives_a_checkpoint_as_plain_numbers_words_and_one_tensor():
-    state = State(phase="confirm", losses=[torch.tensor(1.5), 2.0], direction=torch.ones(3), events=[{"step": 1}])
+    state = State(phase="collect", losses=[torch.tensor(1.5), 2.0], direction=torch.ones(3), events=[{"step": 1}])
     saved = state.to_dict()
     assert saved["losses"] == [1.5, 2.0]
     again = State.from_dict(saved)
     assert torch.equal(again.direction, torch.ones(3))
-    assert (again.phase, again.events) == ("confirm", [{"step": 1}])
+    assert (again.phase, again.events) == ("collect", [{"step": 1}])
     saved["direction"].zero_()
     assert torch.equal(state.direction, torch.ones(3))
 

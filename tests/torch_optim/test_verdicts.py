@@ -161,7 +161,7 @@ def test_training_on_one_batch_is_said_to_be_that():
     assert "on 4 batches, the same on each" in neon.events[0].sentence
 
 
-@pytest.mark.parametrize("phase", ["confirm", "trial"])
+@pytest.mark.parametrize("phase", ["collect", "trial"])
 def test_a_loss_that_becomes_nan_in_the_middle_of_a_verdict_is_named(phase):
     neon, model = at_a_saddle(every=10)
     stream = batches(0, 3)

@@ -110,6 +110,11 @@ class ModelObjective(OverParameters):
         """Rows of the data set, or batches of the list; None for an endless loader."""
         return self._source.num_samples
 
+    @property
+    def batch_size(self) -> int:
+        """Samples that go through the model at once, on all ranks together."""
+        return self._source.batch_size
+
     def __repr__(self) -> str:
         rows = "data without end" if self.num_samples is None else f"{self.num_samples} samples"
         return f"ModelObjective({type(self._model).__name__}, {self.parameters.dimension} parameters, {rows})"

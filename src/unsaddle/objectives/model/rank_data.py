@@ -22,6 +22,7 @@ class SharedSource:
 
     def __init__(self, source: Source, ranks: Ranks) -> None:
         self._source, self._ranks = source, ranks
+        self.batch_size = sum(ranks.gather(source.batch_size))
         self._counts = None if source.num_samples is None else ranks.gather(source.num_samples)
 
     @property
