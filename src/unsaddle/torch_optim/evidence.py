@@ -28,7 +28,7 @@ class Evidence(NamedTuple):
         """From the curvatures of batches. If the loss was the same on all, nothing shows that they were fresh."""
         seen, n = policy.collected(state), len(state.curvatures)
         losses = [float(loss) for loss in state.losses[-n:]]
-        repeated = len(losses) == n > 1 and len(set(losses)) == 1
+        repeated = len(losses) > 1 and len(set(losses)) == 1
         return cls(
             seen.mean, seen.error, f" on {n} batches with the same loss" if repeated else f" on {n} fresh batches"
         )

@@ -148,6 +148,7 @@ class Prober:
         state.told = True
         event = self._event({"verdict": "undecided", "sentence": policy.undecided(state)})
         state.events.append(event.row())
+        state.gradients = 0
         return event
 
     def _try(self, objective: Batch) -> Fields | None:
