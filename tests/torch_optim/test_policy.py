@@ -112,7 +112,9 @@ def test_fresh_batches_decide_by_their_interval(curvatures, answer):
 
 
 def test_some_tens_of_batches_measure_and_more_only_while_it_looks_like_a_saddle_and_the_loss_does_not_fall():
-    looks, does_not = [-0.2, -0.1] * 30, [0.2, -0.2] * 30
+    looks, does_not = [-0.9, 0.5] * 30, [0.5, -0.6] * 30
+    assert policy.collected(State(curvatures=looks)).upper > 0.0
+    assert policy.collected(State(curvatures=does_not)).mean < 0.0
     for curvatures, losses, whether in (
         (looks[:40], [], True),
         (does_not[:40], [], True),

@@ -15,6 +15,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -42,8 +43,8 @@ EXTRACTION, LENGTHS = 60, 17
 for the step length, one at x and two for each length."""
 
 BURST, MOST = 48, 256
-"""Batches in a row that may measure a direction, one gradient each, and batches in all. The burst goes on while the
-curvature seems to be negative and the loss does not fall; then batches measure as often as `max_overhead` allows."""
+"""Batches in a row that may measure a direction, one gradient each, and batches in all. The burst goes on while
+half the interval is below zero and the loss does not fall; then batches measure as often as `max_overhead` allows."""
 
 TRIALS = (4, 16)
 """Fresh batches that a step is tried on, at least and at most. Each takes three gradients: at x and at both ends."""
@@ -210,7 +211,13 @@ def interval(numbers: Sequence[float]) -> tuple[float, float]:
 
 def collected(state: State) -> Interval:
     """The interval of the candidate's curvature, which holds whenever it is looked at."""
-    return confidence_sequence.interval(state.curvatures, DELTA)
+    return _interval(tuple(state.curvatures))
+
+
+@lru_cache(maxsize=2)
+def _interval(curvatures: tuple[float, ...]) -> Interval:
+    """Cached: in one step the policy, the verdict and its sentence ask for the same."""
+    return confidence_sequence.interval(curvatures, DELTA)
 
 
 def confirmation(state: State, seen: Interval) -> str:
@@ -225,10 +232,11 @@ def confirmation(state: State, seen: Interval) -> str:
 
 
 def in_burst(state: State, rules: Rules) -> bool:
-    """Whether every batch measures the candidate: for some tens of them, and on while it looks like a saddle."""
+    """Whether every batch measures the candidate: for some tens of them, and on while it is half proved a saddle."""
     if len(state.curvatures) < BURST:
         return True
-    return plateau(state, rules) and collected(state).mean < -state.gamma / 2.0
+    seen = collected(state)
+    return seen.mean + seen.error / 2.0 < 0.0 and plateau(state, rules)
 
 
 def measures(state: State, rules: Rules, cost: int = 1) -> bool:
