@@ -1,7 +1,8 @@
-"""NEON spread over training steps: it finds the lowest direction under noise, claims nothing false, and leaves saddles."""
+"""NEON spread over training steps: finds the lowest direction under noise, claims nothing false, leaves saddles."""
 
 import copy
 import io
+import itertools
 import math
 
 import pytest
@@ -107,14 +108,14 @@ def test_without_a_plateau_of_the_objective_nothing_is_probed():
     with torch.no_grad():
         model.saddle.x.copy_(torch.tensor([30.0, 30.0, 0.0]))
     neon = Neon(torch.optim.SGD(model.parameters(), lr=0.01), objective_of(model), every=10)
-    loop_falls = [float(model(ROWS).detach())]
+    values = [float(model(ROWS).detach())]
     for _ in range(5):
         for _ in range(10):
             neon.zero_grad()
             model(ROWS).backward()
             neon.step()
-        loop_falls.append(float(model(ROWS).detach()))
-    assert all(b < 0.9 * a for a, b in zip(loop_falls, loop_falls[1:], strict=False))
+        values.append(float(model(ROWS).detach()))
+    assert all(b < 0.9 * a for a, b in itertools.pairwise(values))
     assert neon.events == []
     assert neon._prober.state.probes == 0
     assert neon._prober.state.spent == 5  # One value at the beginning of each window.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +15,7 @@ from unsaddle import checks, ranks
 from unsaddle.objective import Objective
 from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.around import AroundBase
 from unsaddle.torch_optim.at_once import decide
 from unsaddle.torch_optim.batch import DrawnBatch, trained_part
 from unsaddle.torch_optim.callers import CANNOT_LOOK, Counted, what_to_write
@@ -32,23 +31,7 @@ OWN_STATE = "neon"
 """Neon's entry in a state_dict, beside the base's `state` and `param_groups`."""
 
 
-class _OfBase:
-    """An attribute that is read, set and deleted on the base optimizer."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else getattr(instance.base, self.name)
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        setattr(instance.base, self.name, value)
-
-    def __delete__(self, instance: Any) -> None:
-        delattr(instance.base, self.name)
-
-
-class Neon(Optimizer):
+class Neon(AroundBase):
     """An optimizer around another one, the base. It trains as the base does, detects saddles and leaves them.
 
     Parameter groups and state are the base's own, so schedulers and checkpoints work. If the loss has stopped falling
@@ -88,14 +71,6 @@ class Neon(Optimizer):
     ('saddle', -1.0)
     """
 
-    param_groups = _OfBase()
-    state = _OfBase()
-    defaults = _OfBase()
-    # GradScaler uses these with optimizers that unscale by themselves.
-    _step_supports_amp_scaling = _OfBase()
-    grad_scale = _OfBase()
-    found_inf = _OfBase()
-
     def __init__(
         self,
         optimizer: Optimizer,
@@ -132,32 +107,16 @@ class Neon(Optimizer):
             if not isinstance(objective, OverParameters):
                 raise TypeError(f"objective must be a ModelObjective, got {type(objective).__name__}")
             self.objective = objective
-        self._become_optimizer(policy.State())
+        self._start(policy.State())
 
     def _begin(self, state: policy.State) -> None:
         self._prober = Prober(self.rules, state)
 
-    def _become_optimizer(self, state: policy.State) -> None:
-        """Does what `Optimizer.__init__` does, without groups and state: these are the base's."""
+    def _start(self, state: policy.State) -> None:
         self._begin(state)
         self._find_ranks()  # Raises now if the parameters cannot be probed.
         self._warned = False
-        for of, when in itertools.product(("step", "state_dict", "load_state_dict"), ("pre", "post")):
-            self.__dict__.setdefault(f"_optimizer_{of}_{when}_hooks", OrderedDict())
-        self._patch_step_function()
-
-    def _trained(self) -> list[Tensor]:
-        return [p for group in self.param_groups for p in group["params"]]
-
-    def _sign(self) -> float:
-        """−1 if the base maximizes."""
-        ways = {bool(group.get("maximize", False)) for group in self.param_groups}
-        if len(ways) > 1:
-            raise ValueError(
-                "some parameter groups have maximize=True and some not, so there is no one loss that goes down: "
-                "expected the same in all; use an optimizer for each"
-            )
-        return -1.0 if ways == {True} else 1.0
+        self._become_optimizer()
 
     def _parameters(self) -> FlatParameters:
         if self.objective is not None:
@@ -296,10 +255,6 @@ class Neon(Optimizer):
             self.callback(event)
         return event
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Calls the base's zero_grad."""
-        self.base.zero_grad(set_to_none)
-
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds the group to the base. Drops the candidate, which is a direction of the old parameters."""
         self.base.add_param_group(param_group)
@@ -339,13 +294,7 @@ class Neon(Optimizer):
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.base, self.rules, self.callback, self._process_group = saved["base"], saved["rules"], None, None
         self.objective, self._samples = None, saved["samples"]
-        self._become_optimizer(policy.State.from_dict(saved["state"]))
-
-    def __getattr__(self, name: str) -> Any:
-        """Attributes that only the base has, such as train() and eval() of schedule-free optimizers."""
-        if name.startswith("__") or "base" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(self.base, name)
+        self._start(policy.State.from_dict(saved["state"]))
 
     def __repr__(self) -> str:
         rules = (f"{name}={getattr(self.rules, name)}" for name in ("gamma", "every", "max_overhead", "escape"))
