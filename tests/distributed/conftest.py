@@ -40,7 +40,7 @@ def two(folder: Path) -> Seen:
     plan = {
         "ddp": "train,reductions,rounding,own_mistakes",
         "ddp-views": ALL,
-        "fsdp": f"{ALL},rounding,train,train_and_save",
+        "fsdp": f"{ALL},rounding,train,train_and_save,go_on",
         "fsdp-root": "extractors,value_only",
         "fsdp-bf16": "mixed_precision",
     }
