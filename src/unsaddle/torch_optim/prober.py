@@ -29,6 +29,8 @@ Batch = ClosureObjective | DrawnBatch
 
 CHANGED = {"verdict": "undecided", "sentence": "The parameters changed before the candidate was confirmed."}
 
+SPENT = f"{policy.EXTRACTION} gradients on one batch did not tell. Pass a larger gamma, or larger batches."
+
 NOT_FINITE = "The loss or its gradient was not finite on a fresh batch; look for NaN and Inf there."
 
 
@@ -96,7 +98,8 @@ class Prober:
             radius = (ROUGH if rough else 1.0) * found.radius
             self._begin(found, flatness.used(found.deciding[0]), radius, seen)
             return None
-        spent = spent and found.lowest > -found.gamma / 2.0
+        if spent and found.lowest <= -found.gamma / 2.0:
+            return {"verdict": "undecided", "sentence": SPENT, "curvature": seen}
         if kind is not Kind.MINIMUM and not spent:
             return {"verdict": "undecided", "sentence": reason, "curvature": seen}
         proved = f", as far as {policy.EXTRACTION} gradients tell" if spent else ""
