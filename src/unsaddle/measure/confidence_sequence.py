@@ -14,7 +14,8 @@ SETTLING = 4
 """The first numbers. They tell the scale of the noise, and are no evidence: with fewer the scale may be far off."""
 
 HORIZON = 16
-"""The interval is tightest after about this many numbers. A classifier at zero needs 8 to 20 at batch 8."""
+"""The interval is tightest after about this many numbers. A classifier at zero is proved a saddle by 15 to 31 at
+batch 8, by 13 to 15 at batch 64 (`benchmarks.stuck`)."""
 
 SMALLEST_NOISE = 1e-2
 """The noise is taken to be at least this share of the first numbers. Those of one batch repeated have none."""
