@@ -1,6 +1,6 @@
 """Neon where training really is stuck, beside the bare optimizer, a random start and random kicks.
 
-    python -m benchmarks.stuck [--seeds 5] [--steps 1000] [--only LoRA] [--figure docs/figures/stuck.svg]
+    python -m benchmarks.stuck [--seeds 5] [--steps 1000] [--only LoRA] [--figure docs/figures/stuck.svg] [--kicks]
 
 Each problem of `stuck_problems` starts exactly on a saddle that gradients do not leave. Four optimizers train it four
 ways, on the same batches:
@@ -14,7 +14,8 @@ ways, on the same batches:
 
 Printed are final losses over all data: median and worst of the seeds. Wanted: plain stays; Neon gets at least 90 % of
 the way from there to the loss of the random start, in every run. Then the cases that are no saddles, with their
-verdicts.
+verdicts. Last, classifiers with all weights zero at batches of 8 to 256 (`stuck_leaving`): Neon leaves in every run,
+and with `--kicks` the best of nine kick sizes is beside it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from benchmarks import stuck_leaving
 from benchmarks.environment import ROOT, Report, options, table
 from benchmarks.stuck_problems import NOT_SADDLES, OPTIMIZERS, STUCK, Problem, batches
 from unsaddle import Event, Neon
@@ -215,6 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--only", default="", help="part of a problem's name")
+    parser.add_argument("--kicks", action="store_true", help="nine kick sizes beside the classifiers at zero")
     parser.add_argument(
         "--figure", type=Path, nargs="?", default=None, const=ROOT / "docs" / "figures" / "stuck.svg", metavar="FILE"
     )
@@ -226,6 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.only.lower() in problem.name.lower():
             runs[problem.name] = study(report, problem, chosen.seeds, chosen.steps)
     not_saddles(report, chosen.seeds, chosen.only)
+    stuck_leaving.study(report, chosen.seeds, chosen.steps, chosen.only, chosen.kicks)
     if chosen.figure is not None:
         figure(chosen.figure, runs)
     return report.end(chosen.out)

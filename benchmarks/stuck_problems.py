@@ -44,17 +44,17 @@ def batches(problem: Problem, data: Batch, seed: int) -> Iterator[Batch]:
 RATES = {"sgd": 0.1, "momentum": 0.02, "adam": 3e-3, "adamw": 3e-3}
 
 
-def _generator(seed: int) -> torch.Generator:
+def generator_of(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def _seeded(seed: int, make: Callable[[], nn.Module]) -> nn.Module:
+def seeded(seed: int, make: Callable[[], nn.Module]) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make()
 
 
-def _zero(model: nn.Module) -> nn.Module:
+def at_zero(model: nn.Module) -> nn.Module:
     for parameter in model.parameters():
         nn.init.zeros_(parameter)
     return model
@@ -62,7 +62,7 @@ def _zero(model: nn.Module) -> nn.Module:
 
 def _clusters(seed: int, rows: int = 2000, inputs: int = 20, classes: int = 8) -> Batch:
     """Classes that are several clusters each, so that one hidden unit cannot tell them apart."""
-    g = _generator(1000 + seed)
+    g = generator_of(1000 + seed)
     centres = 2.0 * torch.randn(3 * classes, inputs, generator=g)
     which = torch.randint(3 * classes, (rows,), generator=g)
     return centres[which] + 0.5 * torch.randn(rows, inputs, generator=g), which % classes
@@ -72,7 +72,7 @@ def equal_units() -> Problem:
     """An MLP whose hidden units are copies of one: they get equal gradients and stay equal, one unit in effect."""
 
     def make(seed: int, stuck: bool) -> nn.Module:
-        model = _seeded(seed, lambda: nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 8)))
+        model = seeded(seed, lambda: nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 8)))
         if stuck:
             with torch.no_grad():
                 model[0].weight.copy_(model[0].weight[:1].expand(32, -1).clone())  # type: ignore[index]
@@ -105,7 +105,7 @@ def lora() -> Problem:
     """LoRA with A = B = 0, where one of them should be random: each hides the other from its gradient."""
 
     def make(seed: int, stuck: bool) -> nn.Module:
-        model = _seeded(seed, lambda: LoRA(20, 8, 6))
+        model = seeded(seed, lambda: LoRA(20, 8, 6))
         if stuck:
             nn.init.zeros_(model.a)  # type: ignore[arg-type]
         return model
@@ -120,14 +120,14 @@ def lora() -> Problem:
 
 
 def _linear_classes(seed: int, rows: int = 2000, inputs: int = 20, classes: int = 8) -> Batch:
-    g = _generator(2000 + seed)
+    g = generator_of(2000 + seed)
     x = torch.randn(rows, inputs, generator=g)
     return x, (x @ torch.randn(inputs, classes, generator=g)).argmax(dim=1)
 
 
 def _low_rank(seed: int, rows: int = 2000, inputs: int = 16) -> Batch:
     """Rows with a few strong directions."""
-    g = _generator(3000 + seed)
+    g = generator_of(3000 + seed)
     scales = torch.tensor([2.0, 1.6, 1.3, 1.0] + [0.1] * (inputs - 4))
     mixing = torch.linalg.qr(torch.randn(inputs, inputs, generator=g))[0]
     return ((torch.randn(rows, inputs, generator=g) * scales) @ mixing,)
@@ -145,8 +145,8 @@ def autoencoder() -> Problem:
     """A two-layer linear autoencoder at zero."""
 
     def make(seed: int, stuck: bool) -> nn.Module:
-        model = _seeded(seed, lambda: _linear((16, 4, 16)))
-        return _zero(model) if stuck else model
+        model = seeded(seed, lambda: _linear((16, 4, 16)))
+        return at_zero(model) if stuck else model
 
     return Problem(
         name="linear autoencoder at 0",
@@ -174,14 +174,14 @@ def factorisation() -> Problem:
     """Matrix factorisation from observed entries, both factors zero."""
 
     def data(seed: int, size: int = 24, rank: int = 3, rows: int = 4000) -> Batch:
-        g = _generator(4000 + seed)
+        g = generator_of(4000 + seed)
         u, v = torch.randn(size, rank, generator=g), torch.randn(size, rank, generator=g)
         i, j = torch.randint(size, (2, rows), generator=g)
         return i, j, (u[i] * v[j]).sum(dim=1)
 
     def make(seed: int, stuck: bool) -> nn.Module:
-        model = _seeded(seed, lambda: Factors(24, 24, 3))
-        return _zero(model) if stuck else model
+        model = seeded(seed, lambda: Factors(24, 24, 3))
+        return at_zero(model) if stuck else model
 
     return Problem(
         name="matrix factorisation at 0",
@@ -197,7 +197,7 @@ def skip_gram() -> Problem:
     """Skip-gram with negative sampling on a text of topics, both tables zero."""
 
     def data(seed: int, words: int = 60, topics: int = 6, rows: int = 6000) -> Batch:
-        g = _generator(5000 + seed)
+        g = generator_of(5000 + seed)
         topic = torch.randint(topics, (rows,), generator=g)
         per = words // topics
         centre = topic * per + torch.randint(per, (rows,), generator=g)
@@ -210,8 +210,8 @@ def skip_gram() -> Problem:
         return functional.softplus(-model(centre, near)).mean() + functional.softplus(model(centre, far)).mean()
 
     def make(seed: int, stuck: bool) -> nn.Module:
-        model = _seeded(seed, lambda: Factors(60, 60, 8))
-        return _zero(model) if stuck else model
+        model = seeded(seed, lambda: Factors(60, 60, 8))
+        return at_zero(model) if stuck else model
 
     return Problem(
         name="skip-gram at 0",
@@ -227,7 +227,7 @@ def dead_relu() -> Problem:
     """Every hidden unit is off on every sample: no gradient, no curvature."""
 
     def make(seed: int, stuck: bool) -> nn.Module:
-        model = _seeded(seed, lambda: nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 8)))
+        model = seeded(seed, lambda: nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 8)))
         if stuck:
             nn.init.constant_(model[0].bias, -100.0)  # type: ignore[index]
         return model
@@ -246,7 +246,7 @@ def saturated() -> Problem:
     """Hidden sigmoids far out on either side."""
 
     def make(seed: int, stuck: bool) -> nn.Module:
-        model = _seeded(seed, lambda: nn.Sequential(nn.Linear(20, 32), nn.Sigmoid(), nn.Linear(32, 8), nn.Sigmoid()))
+        model = seeded(seed, lambda: nn.Sequential(nn.Linear(20, 32), nn.Sigmoid(), nn.Linear(32, 8), nn.Sigmoid()))
         if stuck:
             with torch.no_grad():
                 model[0].bias.fill_(60.0)  # type: ignore[index]
@@ -267,8 +267,8 @@ def three_layers() -> Problem:
     """A three-layer linear autoencoder at zero: the Hessian is zero too, and decides nothing."""
 
     def make(seed: int, stuck: bool) -> nn.Module:
-        model = _seeded(seed, lambda: _linear((16, 4, 4, 16)))
-        return _zero(model) if stuck else model
+        model = seeded(seed, lambda: _linear((16, 4, 4, 16)))
+        return at_zero(model) if stuck else model
 
     return Problem(
         name="three linear layers at 0",

@@ -65,8 +65,8 @@ def loss(model: nn.Module, batch: Batch) -> Tensor:
     return functional.cross_entropy(logits.flatten(0, 1), batch[1].flatten())
 
 
-def batches(text: Tensor, generator: torch.Generator) -> Batch:
-    starts = torch.randint(len(text) - CONTEXT - 1, (BATCH,), generator=generator)
+def batches(text: Tensor, generator: torch.Generator, size: int = BATCH) -> Batch:
+    starts = torch.randint(len(text) - CONTEXT - 1, (size,), generator=generator)
     windows = torch.stack([text[s : s + CONTEXT + 1] for s in starts])
     return windows[:, :-1], windows[:, 1:]
 

@@ -238,7 +238,7 @@ def test_an_objective_without_a_point_of_its_own_says_so() -> None:
 def test_probing_an_objective_without_parameters_is_refused() -> None:
     neon = Neon(torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1))
     for objective in (Function(lambda x: x.sum()), Somewhere()):
-        expected = rf"probe needs an objective over the parameters .*, got {type(objective).__name__}$"
+        expected = rf"Neon needs an objective over the parameters .*, got {type(objective).__name__}$"
         with pytest.raises(TypeError, match=expected):
             neon.probe(objective)  # type: ignore[arg-type]
 

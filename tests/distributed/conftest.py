@@ -40,7 +40,7 @@ def two(folder: Path) -> Seen:
     plan = {
         "ddp": "train,reductions,rounding,own_mistakes,batch_norm,foreign_shards",
         "ddp-views": ALL,
-        "fsdp": f"{ALL},rounding,train,train_and_save,small_head,other_parameters",
+        "fsdp": f"{ALL},rounding,train,train_and_save,small_head,other_parameters,go_on",
         "fsdp-root": "extractors,value_only",
         "fsdp-bf16": "mixed_precision",
     }

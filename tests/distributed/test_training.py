@@ -27,11 +27,18 @@ def test_neon_leaves_the_saddle_on_all_ranks_as_it_does_on_one(kind: str, alone:
     assert seen[0]["weights"] == pytest.approx(reference["weights"], abs=1e-3)
 
 
+def test_a_checkpoint_in_the_middle_of_an_online_probe_goes_on_bit_for_bit(two: Seen) -> None:
+    for answer in two:
+        saved, resumed, undisturbed = (answer["fsdp"][name] for name in ("train_and_save", "go_on", "train"))
+        assert (saved["phase"], saved["events"]) == ("collect", [])
+        assert resumed == undisturbed
+
+
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # As it is, in this process.
 def test_a_checkpoint_of_two_ranks_goes_on_in_four_and_in_one(
     alone: dict[str, Any], two: Seen, four: Seen, folder: Path
 ) -> None:
-    assert two[0]["fsdp"]["train_and_save"]["phase"] == "confirm"  # A direction is in the checkpoint.
+    assert two[0]["fsdp"]["train_and_save"]["phase"] == "collect"  # A direction is in the checkpoint.
     reference = alone["train"]
     for answer in (four[0]["fsdp"]["go_on"], training.go_on("alone", folder)):
         assert [e["step"] for e in answer["events"]] == [e["step"] for e in reference["events"]]

@@ -21,7 +21,7 @@ def train(kind: str, folder: Path) -> dict[str, Any]:
 
 
 def train_and_save(kind: str, folder: Path) -> dict[str, Any]:
-    """Stop while a candidate waits for fresh batches."""
+    """Stop while a direction is measured and turned by each batch."""
     return _train(kind, save=folder / "saved")
 
 
@@ -48,7 +48,7 @@ def _train(
     Args:
         kind: how the model is wrapped.
         steps: of training.
-        save: save there while a candidate waits for fresh batches, and stop.
+        save: save there after five batches have measured and turned the direction, and stop.
         load: go on from there.
         last: save there at every tenth step, and go on from the last of these.
         kill: a file with the places where rank 1 is to be killed, a line each: "probe" or "training".
@@ -77,7 +77,7 @@ def _train(
             checkpoint(last / f"{step + 1:04}", model, neon, step + 1)
             barrier()
             (last / f"{step + 1:04}" / "complete").touch()
-        if save is not None and neon.phase == "confirm":
+        if save is not None and len(neon._prober.state.curvatures) == 5:  # In the middle of an online probe.
             checkpoint(save, model, neon, step + 1)
             break
     final = torch.cat([full(p).flatten() for p in model.parameters()])

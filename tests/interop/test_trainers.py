@@ -105,7 +105,7 @@ def test_lightning_probes_by_itself_logs_verdicts_and_checkpoints_them(tmp_path)
 
 
 @pytest.mark.slow
-def test_hugging_face_s_trainer_probes_between_its_steps(tmp_path):
+def test_in_hugging_face_s_trainer_neon_probes_its_objective_and_the_logs_show_it(tmp_path, capsys):
     transformers = pytest.importorskip("transformers")
     from unsaddle.interop.transformers import NeonCallback
 
@@ -120,7 +120,7 @@ def test_hugging_face_s_trainer_probes_between_its_steps(tmp_path):
     model = Model()
     data = [{"rows": row, "labels": row} for row in ROWS]
     objective = ModelObjective(model, lambda model, batch: model(batch[0])["loss"], TensorDataset(ROWS))
-    neon = Neon(torch.optim.AdamW(model.parameters(), lr=1e-2), every=20)
+    neon = Neon(torch.optim.AdamW(model.parameters(), lr=1e-2), objective, every=20, samples=64)
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path),
         per_device_train_batch_size=64,
@@ -129,23 +129,25 @@ def test_hugging_face_s_trainer_probes_between_its_steps(tmp_path):
         use_cpu=True,
         save_strategy="no",
         disable_tqdm=True,
+        logging_steps=20,
     )
     trainer = transformers.Trainer(
-        model, arguments, train_dataset=data, optimizers=(neon, None), callbacks=[NeonCallback(objective, samples=64)]
+        model, arguments, train_dataset=data, optimizers=(neon, None), callbacks=[NeonCallback()]
     )
     trainer.train()
     assert neon.events[0].verdict == "saddle"
     assert any(row.get("neon/verdict") == "saddle" for row in trainer.state.log_history)
+    assert ": saddle. Curvature -" in capsys.readouterr().out
     assert float(reconstruction(model.layers, ROWS).detach()) < 0.7 * STUCK
-    wrong = transformers.Trainer(
-        model,
-        arguments,
-        train_dataset=data,
-        optimizers=(torch.optim.SGD(model.parameters(), lr=0.1), None),
-        callbacks=[NeonCallback(objective)],
-    )
-    with pytest.raises(ValueError, match="NeonCallback needs a Neon as the trainer's optimizer"):
-        wrong.train()
+    for optimizer, message in (
+        (torch.optim.SGD(model.parameters(), lr=0.1), "NeonCallback needs a Neon as the trainer's optimizer"),
+        (Neon(torch.optim.SGD(model.parameters(), lr=0.1)), "Neon needs an objective, got none"),
+    ):
+        wrong = transformers.Trainer(
+            model, arguments, train_dataset=data, optimizers=(optimizer, None), callbacks=[NeonCallback()]
+        )
+        with pytest.raises(ValueError, match=message):
+            wrong.train()
 
 
 def test_tensorboard_gets_the_numbers_and_the_sentence():

@@ -35,7 +35,7 @@ def steps(neon, model, first, count, until=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", BASES.values(), ids=BASES.keys())
-@pytest.mark.parametrize("phase", [policy.IDLE, policy.CONFIRM, policy.TRIAL])
+@pytest.mark.parametrize("phase", [policy.IDLE, policy.COLLECT, policy.TRIAL])
 def test_a_run_that_was_saved_and_loaded_goes_on_bit_for_bit(phase, make):
     torch.manual_seed(0)
     model = network()
@@ -68,7 +68,7 @@ def test_a_run_that_was_saved_and_loaded_goes_on_bit_for_bit(phase, make):
 def test_loading_puts_the_direction_where_the_parameters_are():
     model = network()
     neon = Neon(torch.optim.SGD(model.parameters(), lr=0.05), every=20, max_overhead=1.0)
-    steps(neon, model, 0, 400, until=lambda: neon.phase == policy.CONFIRM)
+    steps(neon, model, 0, 400, until=lambda: neon.phase == policy.COLLECT)
     double = network().double()
     resumed = Neon(torch.optim.SGD(double.parameters(), lr=0.05))
     resumed.load_state_dict(neon.state_dict())

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.torch_optim.training import Saddle, at_a_saddle, batches, closure_over, train
-from unsaddle import Neon
+from unsaddle import Function, Neon
 
 BASES = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
@@ -52,10 +52,10 @@ def test_where_it_only_looks_training_is_bit_for_bit_that_of_the_base(make):
     plain, watched = Dropping(), Dropping()
     base = make(plain.parameters())
     torch.manual_seed(0)
-    train(base, plain, batches(0, 4), 60)
+    train(base, plain, batches(0, 4), 120)
     neon = Neon(make(watched.parameters()), every=10, max_overhead=10.0, escape=False)
     torch.manual_seed(0)
-    train(neon, watched, batches(0, 4), 60)
+    train(neon, watched, batches(0, 4), 120)
     assert neon.events
     assert_equal(plain, watched)
 
@@ -70,16 +70,32 @@ def test_every_base_leaves_a_saddle(make):
     assert float(model(torch.zeros(1, 3)).detach()) < -0.9
 
 
-def test_a_step_without_closure_costs_what_the_base_costs_and_never_probes():
-    neon, model = at_a_saddle(every=8)
-    calls = []
-    model.register_forward_hook(lambda *_: calls.append(1))
-    for _ in range(50):
+def plain_steps(neon, model, count):
+    for _ in range(count):
         neon.zero_grad()
         model(torch.zeros(1, 3)).backward()
         assert neon.step() is None
+
+
+def test_a_step_with_neither_closure_nor_objective_costs_what_the_base_costs_and_says_once_that_it_cannot_look():
+    neon, model = at_a_saddle(every=8)
+    calls = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    plain_steps(neon, model, 15)
+    with pytest.warns(RuntimeWarning, match=r"cannot look for saddles: write Neon\(optimizer, objective="):
+        plain_steps(neon, model, 1)
+    plain_steps(neon, model, 34)
     assert len(calls) == 50
     assert neon.events == []
+
+
+def test_a_loop_that_probes_by_hand_or_wants_no_probes_is_not_told_so():
+    neon, model = at_a_saddle(every=8, max_overhead=0.0)
+    plain_steps(neon, model, 20)
+    neon, model = at_a_saddle(every=8)
+    plain_steps(neon, model, 8)
+    neon.probe(closure_over(neon, lambda: model(torch.zeros(1, 3))))
+    plain_steps(neon, model, 20)
 
 
 def test_a_step_with_a_closure_calls_it_once_unless_it_probes():
@@ -113,7 +129,7 @@ def test_a_scheduler_moves_the_base_s_learning_rate_and_does_not_complain():
 def test_parameters_that_are_added_are_trained_and_a_waiting_candidate_is_dropped():
     neon, model = at_a_saddle(every=10)
     train(neon, model, batches(0, 3), 11)
-    assert neon.phase == "confirm"
+    assert neon.phase == "collect"
     extra = nn.Parameter(torch.ones(2))
     neon.add_param_group({"params": [extra], "lr": 0.5})
     assert neon.base.param_groups[1]["lr"] == 0.5
@@ -211,7 +227,7 @@ def test_a_checkpoint_can_be_loaded_as_weights_only():
     file = io.BytesIO()
     torch.save(neon.state_dict(), file)
     file.seek(0)
-    assert torch.load(file, weights_only=True)["neon"]["phase"] == "confirm"
+    assert torch.load(file, weights_only=True)["neon"]["phase"] == "collect"
 
 
 def test_names_of_parameters_are_used_where_the_optimizer_has_them():
@@ -230,7 +246,11 @@ def test_it_says_what_it_is():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"optimizer": torch.optim.SGD}, TypeError, "must be an instance of a torch optimizer, got the class SGD"),
+        ({"optimizer": torch.optim.SGD}, TypeError, "must be an instance of a torch optimizer, .* got the class SGD"),
+        ({"optimizer": [nn.Parameter(torch.zeros(1))], "lr": 0.1}, TypeError, r"AdamW\(model.parameters\(\), lr=0.1\)"),
+        ({"lr": 0.1}, TypeError, "Neon has no argument lr; pass it to the base"),
+        ({"objective": Function(lambda x: x.sum())}, TypeError, "needs an objective over the parameters"),
+        ({"samples": 0}, ValueError, "samples must be at least 1"),
         ({"optimizer": nn.Linear(1, 1)}, TypeError, "got Linear; write Neon"),
         ({"gamma": -1.0}, ValueError, "gamma must be a finite number > 0"),
         ({"every": 0}, ValueError, "every must be at least 1"),
@@ -273,7 +293,7 @@ def test_a_closure_without_backward_is_refused_at_the_first_step_and_the_model_i
     assert torch.equal(model.x, torch.ones(3))
 
 
-@pytest.mark.parametrize("when", ["idle", "confirm", "trial"])
+@pytest.mark.parametrize("when", ["idle", "collect", "trial"])
 def test_a_closure_that_raises_in_a_probe_leaves_model_and_policy_where_they_were(when):
     neon, model = at_a_saddle(every=10)
     stream = batches(0, 3)
@@ -283,7 +303,7 @@ def test_a_closure_that_raises_in_a_probe_leaves_model_and_policy_where_they_wer
 
     def failing():
         calls.append(1)
-        if len(calls) == 3:
+        if len(calls) == 2:
             raise RuntimeError("out of memory")
         neon.zero_grad()
         loss = model(torch.zeros(1, 3))

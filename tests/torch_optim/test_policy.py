@@ -89,21 +89,68 @@ def test_the_wait_doubles_up_to_a_limit_and_an_escape_resets_it():
     assert (state.wait, state.losses) == (100, [])
 
 
+ALTERNATING = [-1.0 + 0.1 * (-1) ** i for i in range(20)]
+
+
 @pytest.mark.parametrize(
     ("curvatures", "answer"),
     [
-        ([-1.0, -1.0], "more"),
-        ([1.0, 1.1, 0.9], "batch only"),
-        ([-1.0, -1.1, -0.9], "more"),
-        ([-1.0, -1.1, -0.9, -1.0], "confirmed"),
-        ([-0.01] * 4, "batch only"),
-        ([-1.0, 1.0] * 2, "more"),
-        ([-1.0, 0.9] * 4, "undecided"),
+        (ALTERNATING[:8], "more"),
+        (ALTERNATING, "confirmed"),
+        ([-c for c in ALTERNATING], "batch only"),
+        ([c / 1000.0 for c in ALTERNATING], "confirmed"),  # What is seen counts: below 0 is enough.
+        ([-0.01 * c - 0.02 for c in ALTERNATING], "confirmed"),
+        ([0.04 * (-1) ** i for i in range(100)], "batch only"),  # −γ is excluded.
+        ([0.4 * (-1) ** i for i in range(20)], "more"),
+        ([10.0 * (-1) ** i for i in range(policy.MOST)], "undecided"),
         ([math.nan], "undecided"),
     ],
 )
 def test_fresh_batches_decide_by_their_interval(curvatures, answer):
-    assert policy.confirmation(State(gamma=0.1, curvatures=curvatures)) == answer
+    state = State(gamma=0.1, curvatures=curvatures)
+    assert policy.confirmation(state, policy.collected(state)) == answer
+
+
+def test_some_tens_of_batches_measure_and_more_only_while_it_looks_like_a_saddle_and_the_loss_does_not_fall():
+    looks, does_not = [-0.9, 0.5] * 30, [0.5, -0.6] * 30
+    assert policy.collected(State(curvatures=looks)).upper > 0.0
+    assert policy.collected(State(curvatures=does_not)).mean < 0.0
+    for curvatures, losses, whether in (
+        (looks[:40], [], True),
+        (does_not[:40], [], True),
+        (looks, FLAT, True),
+        (does_not, FLAT, False),
+        (looks, [1.0 - 0.002 * i for i in range(100)], False),
+    ):
+        state = after(losses, phase=policy.COLLECT, curvatures=curvatures, gamma=0.1, spent=1000)
+        assert policy.measures(state, rules()) is whether
+
+
+def test_after_the_burst_the_budget_says_when_to_measure():
+    state = State(phase=policy.COLLECT, curvatures=[0.2, -0.2] * 30, gamma=0.1, spent=9, trained=199)
+    assert not policy.measures(state, rules())
+    state.trained = 200
+    assert policy.measures(state, rules())
+    assert not policy.measures(state, rules(), cost=2)
+
+
+def test_what_is_not_decided_is_said_with_its_interval():
+    state = State(phase=policy.COLLECT, curvatures=[0.1, -0.5] * 8, gamma=0.1)
+    assert policy.awaited(state).startswith("Undecided so far: -0.2")
+    assert policy.awaited(state).endswith("after 16 steps.")
+    state.curvatures = state.curvatures[:3]
+    assert "3 fresh ones are too few to tell" in policy.awaited(state)
+
+
+def test_the_objective_s_own_sample_tells_a_plateau_from_a_fall():
+    state = State(steps=100, trained=100)
+    policy.record_value(state, 2.0, 1)
+    assert not policy.due(state, rules())
+    policy.record_value(state, 1.9999, 1)
+    assert policy.due(state, rules())
+    policy.record_value(state, 1.9, 1)
+    assert not policy.due(state, rules())
+    assert (state.values, state.spent) == ([1.9999, 1.9], 3)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +162,7 @@ def test_fresh_batches_decide_by_their_interval(curvatures, answer):
         ([-9.0, 7.0, -12.0, 10.0], [7.0, -9.0, 10.0, -12.0], "better"),
         ([1.0, 1.1, 0.9, 1.0], [1.0] * 4, "failed"),
         ([-1.0, 0.9] * 2, [-1.0, 0.9] * 2, "more"),
-        ([-1.0, 0.9] * 4, [-1.0, 0.9] * 4, "failed"),
+        ([-1.0, 0.9] * 8, [-1.0, 0.9] * 8, "failed"),
         ([math.nan], [1.0], "failed"),
     ],
 )
@@ -124,12 +171,12 @@ def test_a_step_has_to_lower_the_loss_of_fresh_batches(changes, opposite, answer
 
 
 def test_the_state_survives_a_checkpoint_as_plain_numbers_words_and_one_tensor():
-    state = State(phase="confirm", losses=[torch.tensor(1.5), 2.0], direction=torch.ones(3), events=[{"step": 1}])
+    state = State(phase="collect", losses=[torch.tensor(1.5), 2.0], direction=torch.ones(3), events=[{"step": 1}])
     saved = state.to_dict()
     assert saved["losses"] == [1.5, 2.0]
     again = State.from_dict(saved)
     assert torch.equal(again.direction, torch.ones(3))
-    assert (again.phase, again.events) == ("confirm", [{"step": 1}])
+    assert (again.phase, again.events) == ("collect", [{"step": 1}])
     saved["direction"].zero_()
     assert torch.equal(state.direction, torch.ones(3))
 

@@ -16,6 +16,7 @@ from benchmarks.stuck import spread, train
 from tests.torch_optim.training import Saddle, at_a_saddle, batches, closure_over
 from tests.torch_optim.training import train as train_model
 from unsaddle import Function, ModelObjective, Neon
+from unsaddle.measure.confidence_sequence import SETTLING
 from unsaddle.torch_optim import policy
 from unsaddle.torch_optim.events import VERDICTS, Event
 
@@ -79,15 +80,17 @@ def test_curvature_of_one_batch_alone_is_called_that():
 
 def test_an_event_has_the_measured_curvature_and_the_decrease_that_was_tried():
     neon, model = at_a_saddle(every=10)
-    train_model(neon, model, batches(0, 3), 40)
-    (event, *_) = neon.events
+    stream = batches(0, 3)
+    while not neon.events:
+        train_model(neon, model, stream, 1)
+    (event,) = neon.events
     assert event.curvature == pytest.approx(-2.0, abs=1e-3)
-    assert event.error < 1e-3
-    a = event.length
-    assert event.decrease == pytest.approx(a**2 - a**4 / 4, rel=1e-2)
+    assert event.error < 0.1
+    assert event.decrease == pytest.approx(-float(model(torch.zeros(1, 3)).detach()), rel=1e-5)
+    assert event.length == pytest.approx(float(model.x.detach().norm()), rel=1e-5)
     assert event.escaped
     assert event.verdict in VERDICTS
-    assert event.step == 10 + policy.CONFIRMATIONS[1] + policy.TRIALS[0]
+    assert event.step <= 10 + 2 * SETTLING + 8 + policy.TRIALS[0]
 
 
 def test_without_escape_there_are_verdicts_and_no_jumps():
@@ -130,7 +133,8 @@ def test_probing_by_hand_with_closures_goes_from_candidate_to_verdict():
     while answers[-1].pending:
         batch = next(stream)
         answers.append(neon.probe(closure_over(neon, lambda batch=batch: model(batch))))
-    assert [a.verdict for a in answers] == ["candidate"] * 8 + ["saddle"]
+    assert {a.verdict for a in answers[:-1]} == {"candidate"}
+    assert answers[-1].verdict == "saddle"
     assert neon.events == answers[-1:]
     assert float(model.x.detach().norm()) > 0.5
 
@@ -158,10 +162,10 @@ def test_training_on_one_batch_is_said_to_be_that():
     neon, model = at_a_saddle(every=10)
     train_model(neon, model, itertools.repeat(torch.zeros(1, 3)), 60)
     assert neon.events[0].verdict == "saddle"
-    assert "on 4 batches, the same on each" in neon.events[0].sentence
+    assert "batches with the same loss" in neon.events[0].sentence
 
 
-@pytest.mark.parametrize("phase", ["confirm", "trial"])
+@pytest.mark.parametrize("phase", ["collect", "trial"])
 def test_a_loss_that_becomes_nan_in_the_middle_of_a_verdict_is_named(phase):
     neon, model = at_a_saddle(every=10)
     stream = batches(0, 3)
@@ -181,9 +185,9 @@ def test_what_a_candidate_waits_for_is_said():
         said.append(neon.probe(closure_over(neon, lambda batch=batch: model(batch))))
         if not said[-1].pending:
             break
-    assert "3 to 8 fresh batches will tell" in said[0].sentence
-    assert "1 so far, 3 to 8 decide" in said[1].sentence
-    assert any("A step along it is tried on fresh batches: 0 so far, 4 to 8 decide" in e.sentence for e in said)
+    assert "negative curvature on one batch, and 0 fresh ones are too few to tell" in said[0].sentence
+    assert "and 1 fresh ones are too few" in said[1].sentence
+    assert any("A step along it is tried on fresh batches: 0 so far, 4 to 16 decide" in e.sentence for e in said)
 
 
 def autoencoder(scale):

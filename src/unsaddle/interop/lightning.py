@@ -14,12 +14,13 @@ from __future__ import annotations
 from typing import Any
 
 from lightning.pytorch import Callback
+from lightning.pytorch.utilities import rank_zero_info
 
 from unsaddle.interop.unwrap import neon_in
 
 
 class NeonLogger(Callback):  # type: ignore[misc]
-    """Sends the numbers of every verdict to the trainer's loggers."""
+    """Sends the numbers of every verdict to the trainer's loggers, and its sentence to Lightning's own log."""
 
     def __init__(self) -> None:
         self._logged: dict[int, int] = {}
@@ -29,6 +30,7 @@ class NeonLogger(Callback):  # type: ignore[misc]
             neon = neon_in(optimizer)
             events = [] if neon is None else neon.events
             for event in events[self._logged.get(i, 0) :]:
+                rank_zero_info(f"Neon, {event}")
                 for logger in trainer.loggers:
                     logger.log_metrics(event.scalars(), step=trainer.global_step)
             self._logged[i] = len(events)

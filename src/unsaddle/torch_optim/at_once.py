@@ -11,34 +11,32 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.judge import Kind, judge
 from unsaddle.objective import BaseObjective, Objective, Observed, as_objective, point_of, with_its_ranks
-from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.batch import Maximized, trained_part
 from unsaddle.torch_optim.events import Event
 from unsaddle.torch_optim.evidence import Evidence, Fields
 from unsaddle.torch_optim.flatness import Flatness
 from unsaddle.torch_optim.in_moments import answered
-from unsaddle.torch_optim.step_length import length_along
+from unsaddle.torch_optim.step_length import length_along, scattered
 
 
 @with_its_ranks
 def decide(
-    objective: Objective, base: Optimizer, state: policy.State, rules: policy.Rules, samples: int | None
+    objective: Objective,
+    base: Optimizer,
+    state: policy.State,
+    rules: policy.Rules,
+    samples: int | None,
+    sign: float = 1.0,
 ) -> Event:
     """Finds a direction on one sample, confirms it on fresh ones, tries the step on others, and takes it.
 
     `objective` needs `parameters`, `point` and `assign`, as a `ModelObjective` has them; `base` is the optimizer
-    that trains them; `samples` is |S|, None for everything. The cost and the verdict are written into `state`.
+    that trains them; `samples` is |S|, None for everything; `sign` is −1 where the loss is maximized. The cost and the
+    verdict are written into `state`.
     """
-    over = as_objective(objective)
-    flat = over.parameters
-    if not isinstance(flat, FlatParameters):
-        wanted = "an objective over the parameters that are trained, as ModelObjective(model, loss, data)"
-        raise TypeError(f"probe needs {wanted}, got {over.name}")
-    known = {id(p) for group in base.param_groups for p in group["params"]}
-    strange = [name for name, p in zip(flat.names, flat.tensors, strict=True) if id(p) not in known]
-    if strange:
-        advice = "probe the same model, and leave such parameters out with ModelObjective(..., parameters=...)"
-        raise ValueError(f"the objective varies {strange[0]!r}, which the optimizer does not train; {advice}")
+    over = as_objective(objective if sign > 0.0 else Maximized(objective))
+    flat = trained_part(objective, [p for group in base.param_groups for p in group["params"]])
     flatness, ledger = Flatness(flat), Ledger()
     try:
         x = point_of(over, None)
@@ -55,8 +53,16 @@ def decide(
             fields |= {"verdict": "flat", "sentence": flat_sentence}
         elif kind is Kind.MINIMUM:
             fields |= {"verdict": "none", "sentence": f"No curvature below {-found.gamma:.3g}."}
-        elif kind is Kind.SADDLE and rules.escape:
-            fields |= _escape(over, x, found, evidence, question, ledger)
+        elif kind is Kind.SADDLE and rules.escape and found.direction is not None:
+            fields |= _escape(
+                over,
+                x,
+                found,
+                scattered(flatness.used(found.direction), flat, question.seed),
+                evidence,
+                question,
+                ledger,
+            )
         elif kind is Kind.SADDLE:
             fields |= evidence.not_left()
         elif found.status is Status.SAMPLE_ONLY:
@@ -71,11 +77,16 @@ def decide(
 
 
 def _escape(
-    objective: BaseObjective, x: Tensor, found: Curvature, evidence: Evidence, question: Question, ledger: Ledger
+    objective: BaseObjective,
+    x: Tensor,
+    found: Curvature,
+    v: Tensor,
+    evidence: Evidence,
+    question: Question,
+    ledger: Ledger,
 ) -> Fields:
     """Finds the length on one fresh sample, tries it on others, and takes the step if the loss falls."""
-    assert found.direction is not None
-    v, generator = found.direction, torch.Generator().manual_seed(question.seed)
+    generator = torch.Generator().manual_seed(question.seed)
     f = objective.sample(question.samples, generator, ledger=ledger)
     everything = objective.num_samples is not None and f.size >= objective.num_samples
     length = length_along(f, x, v, radius=found.radius)

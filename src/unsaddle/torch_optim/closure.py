@@ -17,6 +17,7 @@ from unsaddle.objective import Oracle
 from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.objectives.model.replay import Replayed
 from unsaddle.objectives.model.rng import RandomState
+from unsaddle.torch_optim.batch import Signed
 
 Closure = Callable[[], Any]
 """Sets gradients to zero, computes the loss, calls `.backward()`, returns the loss."""
@@ -35,6 +36,7 @@ class ClosureObjective(OverParameters):
     Args:
         closure: as for `Optimizer.step`. Every call has to use the same batch.
         flat: the parameters.
+        sign: −1 for the negative of the loss.
 
     >>> layer = torch.nn.Linear(1, 1)
     >>> def closure():
@@ -50,12 +52,12 @@ class ClosureObjective(OverParameters):
 
     num_samples = 1
 
-    def __init__(self, closure: Closure, flat: FlatParameters) -> None:
+    def __init__(self, closure: Closure, flat: FlatParameters, sign: float = 1.0) -> None:
         if not callable(closure):
             wanted = "a closure that sets gradients to zero, computes the loss, calls backward and returns the loss"
             raise TypeError(f"expected {wanted}, got {type(closure).__name__}")
         self.parameters = flat
-        self._oracle = _ClosureOracle(closure, flat)
+        self._oracle, self._sign = _ClosureOracle(closure, flat), sign
 
         self.check = self._oracle.check
 
@@ -66,7 +68,7 @@ class ClosureObjective(OverParameters):
 
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
         """Always the closure's own batch."""
-        return self._oracle, 1
+        return (self._oracle if self._sign > 0.0 else Signed(self._oracle, self._sign)), 1
 
 
 class _ClosureOracle(Oracle):

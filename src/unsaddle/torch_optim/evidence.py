@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from unsaddle.torch_optim import policy
@@ -25,11 +24,14 @@ class Evidence(NamedTuple):
     """The samples it was measured on, as " on 4 fresh batches"; empty for all samples."""
 
     @classmethod
-    def of(cls, curvatures: Sequence[float]) -> Evidence:
-        """From one curvature for each batch. If all are equal, nothing shows that the batches were fresh."""
-        n, repeated = len(curvatures), len(curvatures) > 1 and len(set(curvatures)) == 1
-        on = f" on {n} batches, the same on each" if repeated else f" on {n} fresh batches"
-        return cls(*policy.interval(curvatures), on)
+    def of(cls, state: policy.State) -> Evidence:
+        """From the curvatures of batches. If the loss was the same on all, nothing shows that they were fresh."""
+        seen, n = policy.collected(state), len(state.curvatures)
+        losses = [float(loss) for loss in state.losses[-n:]]
+        repeated = len(losses) > 1 and len(set(losses)) == 1
+        return cls(
+            seen.mean, seen.error, f" on {n} batches with the same loss" if repeated else f" on {n} fresh batches"
+        )
 
     def __str__(self) -> str:
         return f"Curvature {self.curvature:.3g} ± {self.error:.2g}{self.on}"

@@ -38,6 +38,22 @@ class Flatness:
         self._largest = torch.maximum(self._largest, norms)
         self._value = seen.value if self._value is None else self._value
 
+    def used(self, direction: Tensor) -> Tensor:
+        """The direction without parameters whose gradient was exactly zero at x and at all probes, as a unit vector.
+
+        Of these a search knows its random start only. The base optimizer does not move what the loss does not use, and
+        a jump has to leave it, too.
+        """
+        unused = [seen == 0.0 for seen in vectors.summed(self._largest.square()).tolist()]
+        if not any(unused) or all(unused):
+            return direction
+        kept = direction.clone()
+        for (_, piece), drop in zip(self._flat.pieces(kept), unused, strict=True):
+            if drop:
+                piece.zero_()
+        norm = vectors.norm(kept)
+        return kept.div_(norm) if norm > 0.0 else direction
+
     def all_flat(self, found: Curvature, x: Tensor) -> bool:
         """Whether no parameter changes the loss, by the gradient and the curvature at x."""
         reach = max(1.0, vectors.norm(x))

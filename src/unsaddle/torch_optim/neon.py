@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -16,51 +14,48 @@ from torch.optim import Optimizer
 
 from unsaddle import checks, ranks
 from unsaddle.objective import Objective
-from unsaddle.objectives.model.parameters import FlatParameters
+from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.around import AroundBase
 from unsaddle.torch_optim.at_once import decide
+from unsaddle.torch_optim.batch import DrawnBatch, trained_part
+from unsaddle.torch_optim.callers import CANNOT_LOOK, Counted, what_to_write
 from unsaddle.torch_optim.closure import Closure, ClosureObjective
 from unsaddle.torch_optim.events import Event
-from unsaddle.torch_optim.prober import Prober
+from unsaddle.torch_optim.prober import Batch, Prober
 from unsaddle.torch_optim.sharded_state import ShardedState
+
+BATCH_SEEDS = 1_000_003
+"""A prime between the seeds of two batches, so that neighbouring seeds of a Neon draw other batches."""
 
 OWN_STATE = "neon"
 """Neon's entry in a state_dict, beside the base's `state` and `param_groups`."""
 
 
-class _OfBase:
-    """An attribute that is read, set and deleted on the base optimizer."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else getattr(instance.base, self.name)
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        setattr(instance.base, self.name, value)
-
-    def __delete__(self, instance: Any) -> None:
-        delattr(instance.base, self.name)
-
-
-class Neon(Optimizer):
+class Neon(AroundBase):
     """An optimizer around another one, the base. It trains as the base does, detects saddles and leaves them.
 
-    Parameter groups and state are the base's own, so schedulers and checkpoints work. `step()` costs what the base
-    costs. `step(closure)` may probe: if the loss has stopped falling and the budget allows it, it seeks a direction of
-    negative curvature on the current batch, with gradients only and without side effects. The next batches measure the
-    curvature along it, the batches after them try a step, and the step is taken if the loss falls. The rules are in
-    `policy`; docs/optimizer.md has measurements.
+    Parameter groups and state are the base's own, so schedulers and checkpoints work. If the loss has stopped falling
+    and the budget allows it, `step` seeks a direction of negative curvature on one batch, with gradients only and
+    without side effects. Each of the next batches measures the curvature along it and turns it further down. Once the
+    curvature is proved, other batches try a step, and the step is taken if the loss falls. The batches are those of the
+    closures, `step(closure)`, or drawn from `objective`, where the loop is `loss.backward(); optimizer.step()`. The
+    rules are in `policy`; docs/optimizer.md has measurements.
+
+    With `maximize=True` in the base, all of this is about the negative of the loss.
 
     Args:
         optimizer: the base, an instance of any torch optimizer.
+        objective: the trained model, its loss and its data, as ModelObjective(model, loss, data). For loops without
+            closures.
         gamma: γ, the curvature sought; by default a hundredth of the largest one seen.
         every: least number of steps between verdicts. It doubles with each verdict that is not an escape.
-        max_overhead: gradients for probing, as a share of those for training. The first probe is on credit.
+        max_overhead: gradients for probing, as a share of those for training. The first probe is on credit: on a
+            plateau, one more gradient a step for some tens of steps.
         escape: whether to jump; False gives verdicts only.
         callback: called with each `Event`. Like hooks, it is not pickled or copied.
-        seed: of the random starts.
+        seed: of the random starts, and of the batches that are drawn.
+        samples: of the objective, in each batch that a probe draws; by default as many as its `batch_size`.
         process_group: the ranks that train together, each on its own batches. By default the ranks that the parameters
             are sharded over (FSDP2), else all ranks if torch.distributed is in use.
 
@@ -77,17 +72,10 @@ class Neon(Optimizer):
     ('saddle', -1.0)
     """
 
-    param_groups = _OfBase()
-    state = _OfBase()
-    defaults = _OfBase()
-    # GradScaler uses these with optimizers that unscale by themselves.
-    _step_supports_amp_scaling = _OfBase()
-    grad_scale = _OfBase()
-    found_inf = _OfBase()
-
     def __init__(
         self,
         optimizer: Optimizer,
+        objective: Objective | None = None,
         gamma: float | None = None,
         every: int = 100,
         max_overhead: float = 0.05,
@@ -95,12 +83,12 @@ class Neon(Optimizer):
         *,
         callback: Callable[[Event], None] | None = None,
         seed: int = 0,
+        samples: int | None = None,
         process_group: Any = None,
+        **of_the_base: Any,
     ) -> None:
-        if isinstance(optimizer, type) or not isinstance(optimizer, Optimizer):
-            got = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else type(optimizer).__name__
-            example = "write Neon(torch.optim.AdamW(model.parameters(), lr=1e-3))"
-            raise TypeError(f"optimizer must be an instance of a torch optimizer, got {got}; {example}")
+        if isinstance(optimizer, type) or not isinstance(optimizer, Optimizer) or of_the_base:
+            raise TypeError(what_to_write(optimizer, of_the_base))
         if isinstance(optimizer, Neon):
             raise TypeError("optimizer is a Neon already; wrap the optimizer inside it, its .base")
         if callback is not None and not callable(callback):
@@ -113,24 +101,30 @@ class Neon(Optimizer):
             escape=bool(escape),
             seed=checks.seed(seed),
         )
-        self.callback, self._process_group = callback, process_group
-        self._become_optimizer(policy.State())
+        self.callback, self._process_group, self.objective = callback, process_group, None
+        self._samples = None if samples is None else checks.count(samples, "samples")
+        if objective is not None:
+            trained_part(objective, self._trained())
+            if not isinstance(objective, OverParameters):
+                raise TypeError(f"objective must be a ModelObjective, got {type(objective).__name__}")
+            self.objective = objective
+        self._start(policy.State())
         ranks.check_seed(self._ranks, self.rules.seed)
 
     def _begin(self, state: policy.State) -> None:
-        self._prober = Prober(self.rules, state, self.base)
+        self._prober = Prober(self.rules, state)
 
-    def _become_optimizer(self, state: policy.State) -> None:
-        """Does what `Optimizer.__init__` does, without groups and state: these are the base's."""
+    def _start(self, state: policy.State) -> None:
         self._begin(state)
         self._find_ranks()  # Raises now if the parameters cannot be probed.
-        for of, when in itertools.product(("step", "state_dict", "load_state_dict"), ("pre", "post")):
-            self.__dict__.setdefault(f"_optimizer_{of}_{when}_hooks", OrderedDict())
-        self._patch_step_function()
+        self._warned = False
+        self._become_optimizer()
 
     def _parameters(self) -> FlatParameters:
+        if self.objective is not None:
+            return self.objective.parameters
         names = [name for group in self.param_groups for name in group.get("param_names", ())]
-        tensors = [p for group in self.param_groups for p in group["params"]]
+        tensors = self._trained()
         return FlatParameters(zip(names, tensors, strict=True) if names else tensors)
 
     def _find_ranks(self) -> None:
@@ -147,7 +141,7 @@ class Neon(Optimizer):
 
     @property
     def phase(self) -> str:
-        """ "idle", or "confirm" or "trial" while a candidate waits for fresh batches."""
+        """ "idle", or "collect" or "trial" while a candidate waits for fresh batches."""
         return self._prober.state.phase
 
     @property
@@ -164,22 +158,74 @@ class Neon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
-        """One step of the base; with a closure, also a probe if it is due. Returns the base's loss.
+        """One step of the base and, if it is due, a piece of a probe. Returns the base's loss.
 
         The closure sets gradients to zero, computes the loss, calls backward and returns the loss, always of one batch.
+        Without a closure, a probe draws its batches from `objective`.
         """
-        state = self._prober.state
+        state, sign = self._prober.state, self._sign()
         if closure is None:
+            self._note_value()
             loss = self.base.step()
             policy.record(state, self.rules, None, 1)
+            self._look_without_closure()
             return loss
-        counted = _Counted(closure, self.param_groups if state.steps == 0 else None)
+        collector = None
+        with ranks.together(self._ranks):
+            if policy.measures(state, self.rules):  # At the gradient that the base is about to take.
+                collector = _Collector(self, closure)
+        counted = Counted(closure, self._trained() if state.steps == 0 else None, collector)
         loss = self.base.step(counted)
         with ranks.together(self._ranks):
-            policy.record(state, self.rules, loss, counted.calls)
-            if state.phase != policy.IDLE or policy.due(state, self.rules):
-                self._advance(closure)
+            policy.record(state, self.rules, loss if loss is None or sign > 0.0 else -loss, counted.calls)
+            if collector is None and (state.phase == policy.TRIAL or policy.due(state, self.rules)):
+                self._advance(self._batch(closure))
+            self._tell()
         return loss
+
+    def _batch(self, closure: Closure) -> ClosureObjective:
+        return ClosureObjective(closure, self._parameters(), self._sign())
+
+    def _drawn(self, number: int) -> DrawnBatch:
+        """A batch of the objective: another one for each number, and the same for the same number."""
+        assert self.objective is not None
+        seed = self.rules.seed + BATCH_SEEDS * number
+        return DrawnBatch(self.objective, self._samples or self.objective.batch_size, seed, self._sign())
+
+    def _note_value(self) -> None:
+        """Takes the loss of one sample at the beginning of a window. It is always the same sample."""
+        state = self._prober.state
+        idle = state.phase == policy.IDLE and self.rules.max_overhead > 0.0
+        if self.objective is not None and idle and state.steps % self.rules.window == 0:
+            with ranks.together(self.objective.ranks):
+                batch = self._drawn(0)
+                policy.record_value(state, float(batch.sample().value(batch.point)), batch.evaluations)
+                batch.parameters.forget()
+
+    def _look_without_closure(self) -> None:
+        """A piece of a probe on a batch of the objective. Without one, says once that there is nothing to look at."""
+        state = self._prober.state
+        if self.objective is None:
+            # A loop that probes by hand has done so by now.
+            if (
+                not self._warned
+                and state.probes == 0
+                and state.steps >= 2 * self.rules.every
+                and self.rules.max_overhead
+            ):
+                self._warned = True
+                warnings.warn(CANNOT_LOOK, RuntimeWarning, stacklevel=4)
+            return
+        with ranks.together(self.objective.ranks):
+            collects = policy.measures(state, self.rules, cost=2)
+            if collects or state.phase == policy.TRIAL or policy.due(state, self.rules):
+                self._advance(self._drawn(state.steps))
+            self._tell()
+
+    def _tell(self) -> None:
+        event = self._prober.tell()
+        if event is not None:
+            self._report(event)
 
     def probe(self, target: Closure | Objective, *, samples: int | None = None) -> Event:
         """Probes now, whatever the budget says. A verdict is also added to `events`; a candidate is not.
@@ -191,7 +237,7 @@ class Neon(Optimizer):
             samples: |S| for an objective; None for everything.
         """
         if isinstance(target, Objective) and not isinstance(target, ClosureObjective):
-            return self._report(decide(target, self.base, self._prober.state, self.rules, samples))
+            return self._report(decide(target, self.base, self._prober.state, self.rules, samples, self._sign()))
         if not callable(target) or isinstance(target, torch.nn.Module):
             raise TypeError(
                 f"probe needs a closure that computes the loss and calls backward(), or an objective, got "
@@ -200,15 +246,14 @@ class Neon(Optimizer):
         if samples is not None:
             raise ValueError("samples is for an objective; a closure has its own batch")
         with ranks.together(self._ranks):
-            return self._advance(target, fresh=True)
+            return self._advance(self._batch(target), fresh=True)
 
-    def _advance(self, closure: Closure, *, fresh: bool = False) -> Event:
-        flat = self._parameters()
-        if [id(p) for p in flat.tensors] != self._probed:  # requires_grad has changed.
+    def _advance(self, batch: Batch, *, at_x: Tensor | None = None, fresh: bool = False) -> Event:
+        if [id(p) for p in batch.parameters.tensors] != self._probed:  # requires_grad has changed.
             self._find_ranks()
             self._prober.forget()
         with ranks.together(self._ranks):
-            return self._report(self._prober.advance(closure, flat, fresh=fresh))
+            return self._report(self._prober.advance(batch, at_x=at_x, fresh=fresh))
 
     def _report(self, event: Event) -> Event:
         if event.escaped and isinstance(self.base, torch.optim.LBFGS):
@@ -216,10 +261,6 @@ class Neon(Optimizer):
         if self.callback is not None and not event.pending:
             self.callback(event)
         return event
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Calls the base's zero_grad."""
-        self.base.zero_grad(set_to_none)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds the group to the base. Drops the candidate, which is a direction of the old parameters."""
@@ -264,54 +305,39 @@ class Neon(Optimizer):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        saved = {"base": self.base, "rules": self.rules, "state": self._prober.state.to_dict()}
+        saved = {
+            "base": self.base,
+            "rules": self.rules,
+            "samples": self._samples,
+            "state": self._prober.state.to_dict(),
+        }
         return saved if self._process_group is None else saved | {"process_group": self._process_group}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.base, self.rules, self.callback = saved["base"], saved["rules"], None
-        self._process_group = saved.get("process_group")
-        self._become_optimizer(policy.State.from_dict(saved["state"]))
-
-    def __getattr__(self, name: str) -> Any:
-        """Attributes that only the base has, such as train() and eval() of schedule-free optimizers."""
-        if name.startswith("__") or "base" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(self.base, name)
+        self.objective, self._samples, self._process_group = None, saved["samples"], saved.get("process_group")
+        self._start(policy.State.from_dict(saved["state"]))
 
     def __repr__(self) -> str:
         rules = (f"{name}={getattr(self.rules, name)}" for name in ("gamma", "every", "max_overhead", "escape"))
         return f"Neon({self.base!r}, {', '.join(rules)})"
 
 
-class _Counted:
-    """The closure as the base calls it. Counts the calls, and checks on the first one that backward was called."""
+class _Collector:
+    """Measures the candidate between the base's gradient and its step, at the point where that gradient is."""
 
-    def __init__(self, closure: Closure, watched: list[dict[str, Any]] | None) -> None:
-        self._closure, self.calls = closure, 0
-        self._watched = None if watched is None else [p for group in watched for p in group["params"]]
+    def __init__(self, neon: Neon, closure: Closure) -> None:
+        self._neon, self._closure = neon, closure
+        self._batch: ClosureObjective | None = None
 
-    def _gradients(self) -> list[tuple[Tensor | None, int]]:
-        """The tensors themselves, since a new one may get the address of one that is gone."""
-        return [(p.grad, -1 if p.grad is None else p.grad._version) for p in self._watched or ()]
+    def before(self) -> None:
+        """Before the closure runs: its random numbers are those of the probe, too."""
+        self._batch = self._neon._batch(self._closure)
 
-    def __call__(self) -> Any:
-        before = self._gradients()
-        with torch.enable_grad():
-            loss = self._closure()
-        if self._watched is not None:
-            if all(a is b and i == j for (a, i), (b, j) in zip(before, self._gradients(), strict=True)):
-                raise ValueError(
-                    "the closure did not call backward, or not of a loss of the optimizer's parameters: expected it to "
-                    "set gradients to zero, compute the loss, call loss.backward() and return the loss; or leave the "
-                    "closure out, and probe(...) when you want to"
-                )
-            if loss is None:
-                warnings.warn(
-                    "the closure returned None, so that Neon cannot tell where the loss stops falling and will not "
-                    "look: expected it to return the loss; add 'return loss' to it",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-            self._watched = None
-        self.calls += 1
-        return loss
+    def after(self) -> None:
+        """After the closure ran: its gradients are those at x."""
+        batch, sign = self._batch, self._neon._sign()
+        assert batch is not None
+        with ranks.together(self._neon._ranks):
+            at_x = batch.parameters.gradient()
+            self._neon._advance(batch, at_x=at_x if sign > 0.0 else at_x.neg_())

@@ -1,12 +1,12 @@
 """The rules of `Neon`, and the state they keep: when to probe, when to believe a direction, when to jump.
 
     idle     on a plateau, after the wait and within the budget: an extraction on the current batch
-    confirm  the curvature along the direction on each of the next batches, until its interval decides
+    collect  each of the next batches measures the direction and turns it (`online`), until the interval decides
     trial    the loss at both ends of the step on each of the next batches; if it falls: jump
 
 No free statistic tells a saddle from a healthy plateau under mini-batch noise. So the budget and the growing wait carry
-the policy, and the plateau test only skips the first fall. A direction found on one batch is mostly that batch's noise,
-so it is believed only when fresh batches agree.
+the policy, and the plateau test only skips the first fall. A direction found on one batch is mostly that batch's noise:
+the batches after it turn it, and tell.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -22,13 +23,14 @@ from torch import Tensor
 
 from unsaddle import ranks
 from unsaddle.curvature.question import Question
-from unsaddle.measure import student
+from unsaddle.measure import confidence_sequence, student
+from unsaddle.measure.confidence_sequence import Interval
 
-PHASES = IDLE, CONFIRM, TRIAL = "idle", "confirm", "trial"
+PHASES = IDLE, COLLECT, TRIAL = "idle", "collect", "trial"
 
 DELTA, CONFIDENCE = 0.05, 0.95
-"""The probability that an unlucky random start hides a curvature below −γ, and the confidence of the one-sided
-t-intervals over fresh batches."""
+"""The probability that an unlucky random start hides a curvature below −γ, and that a curvature's interval is wrong at
+any time, on either side; and the confidence of the one-sided t-intervals of a trial."""
 
 WINDOW, SHORTEST_WINDOW = 100, 8
 """Losses that the plateau test uses: `every`, but at most and at least these."""
@@ -40,14 +42,16 @@ EXTRACTION, LENGTHS = 60, 17
 """Gradients that an extraction may take, including the measurement along the direction; and evaluations in the search
 for the step length, one at x and two for each length."""
 
-CONFIRMATIONS = (3, 4, 8)
-"""Fresh batches before a candidate may be dropped, before it may be believed, and at most. Each takes two gradients."""
+BURST, MOST = 48, 256
+"""Batches in a row that may measure a direction, one gradient each, and batches in all. The burst goes on while
+half the interval is below zero and the loss does not fall; then batches measure as often as `max_overhead` allows."""
 
-TRIALS = (4, 8)
+TRIALS = (4, 16)
 """Fresh batches that a step is tried on, at least and at most. Each takes three gradients: at x and at both ends."""
 
-WORST_CASE = 1 + EXTRACTION + 2 * CONFIRMATIONS[2] + LENGTHS + 3 * TRIALS[1]
-"""Gradients that a probe takes at most. One of them checks that the closure answers the same twice."""
+WORST_CASE = 1 + EXTRACTION + BURST + LENGTHS + 3 * TRIALS[1]
+"""Gradients that a probe takes at most, unless the burst goes on. One of them checks that the closure answers the same
+twice."""
 
 LONGEST_WAIT = 32
 """The wait doubles with every verdict that is not an escape, up to this multiple of `every`."""
@@ -90,6 +94,8 @@ class State:
     """The step of the last verdict."""
     losses: list[float | Tensor] = field(default_factory=list)
     """The window. Tensors stay tensors until the plateau test, since reading one waits for the device."""
+    values: list[float] = field(default_factory=list)
+    """The loss of one sample of the objective, at the end of each of the last two windows; without a closure."""
     direction: Tensor | None = None
     """The candidate: a unit vector over all parameters that require gradients."""
     radius: float = math.nan
@@ -98,8 +104,12 @@ class State:
     """γ of the extraction that found the candidate."""
     found: float = math.nan
     """Curvature of the candidate on the batch it was found on."""
+    smoothness: float = 0.0
+    """L1: the largest curvature seen by the extraction, or ‖h‖ by the batches after it."""
     curvatures: list[float] = field(default_factory=list)
-    """Curvature of the candidate on each fresh batch."""
+    """Curvature on each fresh batch, along the direction as it was then."""
+    told: bool = False
+    """Whether the end of the burst was reported."""
     length: float = math.nan
     """Length of the step on trial."""
     changes: list[float] = field(default_factory=list)
@@ -163,6 +173,12 @@ def record(state: State, rules: Rules, loss: Any, gradients: int) -> None:
     del state.losses[: -rules.window]
 
 
+def record_value(state: State, value: float, cost: int) -> None:
+    """Records the loss of the objective's sample at the end of a window, and what it cost."""
+    state.values = [*state.values[-1:], value]
+    state.spent += cost
+
+
 def due(state: State, rules: Rules) -> bool:
     """Whether to probe now."""
     return waited(state, rules) and affordable(state, rules) and plateau(state, rules)
@@ -183,6 +199,9 @@ def affordable(state: State, rules: Rules) -> bool:
 
 def plateau(state: State, rules: Rules) -> bool:
     """Whether the loss has stopped falling over a full window. A loss that is not finite is no plateau."""
+    if len(state.values) == 2 and not state.losses:
+        then, now = state.values
+        return math.isfinite(then + now) and then - now <= PLATEAU * abs(now)
     if len(state.losses) < rules.window:
         return False
     losses = [float(loss) for loss in state.losses]
@@ -205,16 +224,40 @@ def interval(numbers: Sequence[float]) -> tuple[float, float]:
     return mean, student.quantile(CONFIDENCE, len(numbers) - 1) * spread / math.sqrt(len(numbers))
 
 
-def confirmation(state: State) -> str:
+def collected(state: State) -> Interval:
+    """The interval of the candidate's curvature, which holds whenever it is looked at."""
+    return _interval(tuple(state.curvatures))
+
+
+@lru_cache(maxsize=2)
+def _interval(curvatures: tuple[float, ...]) -> Interval:
+    """Cached: in one step the policy, the verdict and its sentence ask for the same."""
+    return confidence_sequence.interval(curvatures, DELTA)
+
+
+def confirmation(state: State, seen: Interval) -> str:
     """What fresh batches say about the candidate so far: "more", "batch only", "confirmed" or "undecided"."""
-    to_drop, to_believe, most = CONFIRMATIONS
-    n = len(state.curvatures)
-    mean, error = interval(state.curvatures)
-    if n >= to_drop and mean - error > -state.gamma / 2.0:
-        return "batch only"
-    if n >= to_believe and mean + error < -state.gamma / 2.0:
+    if not all(map(math.isfinite, state.curvatures)):
+        return "undecided"
+    if seen.upper < 0.0:
         return "confirmed"
-    return "undecided" if n >= most or not math.isfinite(mean) else "more"
+    if seen.lower > -state.gamma:
+        return "batch only"
+    return "undecided" if len(state.curvatures) >= MOST else "more"
+
+
+def in_burst(state: State, rules: Rules) -> bool:
+    """Whether every batch measures the candidate: for some tens of them, and on while it is half proved a saddle."""
+    if len(state.curvatures) < BURST:
+        return True
+    seen = collected(state)
+    return seen.mean + seen.error / 2.0 < 0.0 and plateau(state, rules)
+
+
+def measures(state: State, rules: Rules, cost: int = 1) -> bool:
+    """Whether to measure the candidate on this batch, for `cost` gradients."""
+    within = state.spent + cost <= rules.max_overhead * state.trained
+    return state.phase == COLLECT and (within or in_burst(state, rules))
 
 
 def trial(changes: Sequence[float], opposite: Sequence[float]) -> str:
@@ -243,15 +286,21 @@ def awaited(state: State) -> str:
     if state.phase == TRIAL:
         least, most = TRIALS
         return f"A step along it is tried on fresh batches: {len(state.changes)} so far, {least} to {most} decide."
-    least, _, most = CONFIRMATIONS
-    if not state.curvatures:
-        return f"Negative curvature on one batch: {least} to {most} fresh batches will tell."
-    return f"Negative curvature on one batch; on fresh ones: {len(state.curvatures)} so far, {least} to {most} decide."
+    return undecided(state)
 
 
-def begin(state: State, direction: Tensor, *, radius: float, gamma: float, curvature: float) -> None:
+def undecided(state: State) -> str:
+    """A sentence on what is known of the candidate's curvature."""
+    seen, n = collected(state), len(state.curvatures)
+    if not math.isfinite(seen.error):
+        return f"Undecided so far: negative curvature on one batch, and {n} fresh ones are too few to tell."
+    return f"Undecided so far: {seen.mean:.3g} ± {seen.error:.2g} after {n} steps."
+
+
+def begin(state: State, direction: Tensor, *, radius: float, gamma: float, curvature: float, smoothness: float) -> None:
     """Starts to wait for fresh batches, after a candidate was found."""
-    state.phase, state.direction = CONFIRM, direction
+    state.phase, state.direction, state.told = COLLECT, direction, False
+    state.smoothness = smoothness if math.isfinite(smoothness) else 0.0
     state.radius, state.gamma, state.found = radius, gamma, curvature
     state.curvatures, state.changes, state.opposite, state.length = [], [], [], math.nan
 
@@ -264,3 +313,4 @@ def end(state: State, rules: Rules, event: dict[str, Any], *, escaped: bool) -> 
     state.wait = rules.every if escaped else min(2 * max(state.wait, rules.every), LONGEST_WAIT * rules.every)
     if escaped:
         state.losses.clear()
+        state.values.clear()

@@ -1,4 +1,4 @@
-"""How far to step along a direction of negative curvature, by the loss and slopes of one sample."""
+"""Which way to step off a saddle, and how far, by the loss and slopes of one sample."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from unsaddle import vectors
 from unsaddle.curvature.displaced import VALUE_ROUNDING
 from unsaddle.escape.line_search import by_slopes
 from unsaddle.objective import SampledFunction
+from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim import policy
 
 FIRST_LENGTH = 1e-3
@@ -19,6 +20,23 @@ FIRST_LENGTH = 1e-3
 SHARE_OF_BEST = 0.5
 """The step taken, as a share of the best length on one sample. That length is mostly too long for other samples, and
 the descent that follows covers the rest."""
+
+
+SCATTER = 0.3
+"""The length of random noise in a step, as a share of the direction. A saddle often has several ways down, and where it
+was left along one of them training is slow to find the others. From trials with 0, 0.01, 0.1 and 0.3 on the problems of
+`benchmarks.stuck`: LoRA and skip-gram gain most."""
+
+
+def scattered(u: Tensor, flat: FlatParameters, seed: int) -> Tensor:
+    """The direction of the step: u with some noise, as a unit vector. It is zero in parameters in which u is zero."""
+    w = vectors.random_direction(u, torch.Generator().manual_seed(seed))
+    sizes = vectors.summed(torch.stack(torch._foreach_norm([part for _, part in flat.pieces(u)])).square())
+    for (_, part), size in zip(flat.pieces(w), sizes.tolist(), strict=True):
+        if size == 0.0:
+            part.zero_()
+    v = torch.add(u, w, alpha=SCATTER)
+    return v.div_(vectors.norm(v))
 
 
 def at(f: SampledFunction, x: Tensor, v: Tensor, s: float) -> tuple[float, float]:

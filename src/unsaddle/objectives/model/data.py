@@ -38,6 +38,8 @@ class Source(ABC):
     """Draws batches. `num_samples` is None if samples never run out."""
 
     num_samples: int | None
+    batch_size: int
+    """Samples that go through the model at once."""
 
     def draw(self, size: int, generator: torch.Generator | None, replacement: bool, seed: int) -> Drawn:
         """Draw `size` samples. `seed` is for random numbers in the data set, as of augmentation."""
@@ -60,6 +62,7 @@ class Rows(Source):
         if self.num_samples == 0:
             raise ValueError("the data set is empty; a loss needs at least one row")
         self._dataset, self._collate, self._micro_batch = dataset, collate, micro_batch
+        self.batch_size = min(micro_batch, self.num_samples)
 
     def take(self, index: Tensor, seed: int) -> Drawn:
         """Reads the rows once and keeps them."""
@@ -104,7 +107,7 @@ class Listed(Source):
                 stacklevel=4,
             )
         self.num_samples: int = len(batches)
-        self._batches = batches
+        self.batch_size, self._batches = 1, batches
 
     def take(self, index: Tensor, seed: int) -> Drawn:
         n = index.numel()
@@ -125,6 +128,7 @@ class Endless(Source):
     num_samples = None
 
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
+        self.batch_size = loader.batch_size or 1  # At least a batch is drawn.
         self._loader = own = copy.copy(loader)
         vars(own).update(num_workers=0, persistent_workers=False, prefetch_factor=None, timeout=0, _iterator=None)
         self._random = RandomState.seeded(seed)

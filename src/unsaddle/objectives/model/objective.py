@@ -125,6 +125,11 @@ class ModelObjective(OverParameters):
         modules = (m for module in self._modules for m in module.modules())
         return 2 if any(isinstance(m, _BatchNorm) and m.training for m in modules) else 1
 
+    @property
+    def batch_size(self) -> int:
+        """Samples that go through the model at once, on all ranks together."""
+        return self._source.batch_size
+
     def __repr__(self) -> str:
         rows = "data without end" if self.num_samples is None else f"{self.num_samples} samples"
         return f"ModelObjective({type(self._model).__name__}, {self.parameters.dimension} parameters, {rows})"

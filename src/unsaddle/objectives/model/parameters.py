@@ -224,6 +224,11 @@ class OverParameters(BaseObjective):
     parameters: FlatParameters
 
     @property
+    def batch_size(self) -> int:
+        """Samples that go through the model at once."""
+        return 1
+
+    @property
     def point(self) -> Tensor:
         """The current parameters as one vector. Do not write to it; copy it."""
         return self.parameters.remembered()

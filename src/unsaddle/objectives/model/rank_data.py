@@ -25,6 +25,7 @@ class SharedSource:
 
     def __init__(self, source: Source, ranks: Ranks, least: Callable[[], int] = lambda: 1) -> None:
         self._source, self._ranks, self._least = source, ranks, least
+        self.batch_size = sum(ranks.gather(source.batch_size))
         counts = ranks.gather(ENDLESS if source.num_samples is None else source.num_samples)
         if ENDLESS in counts and len(set(counts)) > 1:
             kinds = ["without end" if count == ENDLESS else f"{count} samples" for count in counts]
