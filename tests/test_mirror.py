@@ -16,6 +16,7 @@ SUITES = {
     "curvature/test_success_rates.py": "how often extractors succeed, over many seeds",
     "distributed/test_examples.py": "the examples, on ranks",
     "distributed/test_ranks.py": "the whole library on ranks against one process",
+    "distributed/test_spectrum.py": "the spectrum on ranks against one process",
     "distributed/test_training.py": "Neon on ranks: checkpoints, errors and killed processes",
     "first_order/test_corollaries.py": "first-order methods with the constants of their corollaries",
     "interop/ase/test_scf.py": "calculators with an SCF inside, whatever file they meet",

@@ -13,7 +13,7 @@ import pytest
 from tests.distributed import probing, training
 from tests.distributed.launch import on_ranks
 
-PROBING = ("extractors", "noise", "value_only", "sampler", "finite_sum", "metric", "spectrum")
+PROBING = ("extractors", "noise", "value_only", "sampler", "finite_sum", "metric")
 ALL = ",".join(PROBING)
 
 Seen = list[dict[str, Any]]
