@@ -16,7 +16,7 @@ from ase.optimize import BFGS
 from ase.vibrations import Vibrations
 
 from unsaddle.interop.ase import is_minimum
-from unsaddle.interop.ase.verdict import described, frequency
+from unsaddle.interop.ase.verdict import WAVENUMBER, described, frequency
 
 
 def test_the_frequency_of_a_diatomic_is_that_of_vibrations(tmp_path):
@@ -31,6 +31,17 @@ def test_the_frequency_of_a_diatomic_is_that_of_vibrations(tmp_path):
     expected = stretch * math.sqrt(2.0 * light * heavy / (light + heavy) / ((light + heavy) / 2.0))
     assert verdict.kind == "minimum"
     assert verdict.frequency == pytest.approx(expected, rel=0.01)
+
+
+def test_the_centre_of_mass_rests_as_in_a_vibration():
+    """Two atoms of very different mass and a spring k: ω² = k/μ, whichever of them the motion moves."""
+    atoms, k = Atoms("AuH", [(0, 0, 0), (0, 0, 1.5)]), 5.0
+    heavy, light = atoms.get_masses()
+    expected = WAVENUMBER * math.sqrt(k * (heavy + light) / (heavy * light))
+    for share in (0.0, 0.5, 1.0):
+        mode = np.array([(0, 0, -share), (0, 0, 1.0 - share)])
+        length = np.linalg.norm(mode)
+        assert frequency(atoms, mode / length, k / length**2) == pytest.approx(expected, rel=1e-9)
 
 
 def test_an_imaginary_frequency_is_negative_and_has_the_units_of_ase():
@@ -75,9 +86,7 @@ def test_the_words_are_those_of_the_domain(saddles, relaxations, with_emt):
     for word in ("eV/Å²", "i cm⁻¹", "meV", "force calls", "up to 0.05 counts as relaxed"):
         assert word in at_saddle
     at_minimum = str(is_minimum(with_emt(relaxations["square"][0].atoms.copy())))
-    assert at_minimum.startswith(
-        "A minimum. No mode has negative curvature; the lowest seen, if not the softest there is, has "
-    )
+    assert at_minimum.startswith("A minimum. No mode has negative curvature. The lowest one met has ")
     assert "i cm⁻¹" not in at_minimum
 
 

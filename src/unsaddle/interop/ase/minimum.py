@@ -185,7 +185,7 @@ def _reason(kind: Kind, target: Atoms | Filter, seen: Found | None, drop: Drop) 
         return f"Forces are not small: relax further.{f' There is a mode of {value}, too.' if fall else ''}"
     if kind is Kind.MINIMUM:
         soft = f" Curvature above -{seen.bound:.2g} eV/Å² counts as none." if seen.bound > 0.0 else ""
-        return f"No mode has negative curvature; the lowest seen, if not the softest there is, has {value}.{soft}"
+        return f"No mode has negative curvature. The lowest one met has {value}; others may be softer.{soft}"
     if math.isinf(seen.bound):
         return "The force calls of a vibrational analysis were spent, and soft modes are not excluded: run one."
     if seen.largest < FLAT:

@@ -13,7 +13,7 @@ from ase import Atoms, units
 from ase.filters import Filter
 from ase.io import write
 
-from unsaddle.interop.ase.motions import Array
+from unsaddle.interop.ase.motions import Array, held_directions, rigid_motions
 from unsaddle.interop.ase.surface import EnergySurface, atoms_of, results_kept
 from unsaddle.judgement.judge import Kind
 from unsaddle.judgement.verdict import Verdict
@@ -38,13 +38,13 @@ class StructureVerdict(Verdict):
 
     frequency: float
     """cm⁻¹, of the motion along the direction, or along the lowest one seen if there is none; imaginary ones negative.
-    The motion is not mass-weighted, its mass is: it need not be a normal mode. nan if the cell moves."""
+    The centre of mass rests, but the motion need not be a normal mode. nan if the cell moves."""
     energy: float
     """eV; nan if the calculator has none."""
     _target: Atoms | Filter = field(repr=False)
 
     def __str__(self) -> str:
-        calls = f"{self.cost.gradients} force calls"
+        calls = f"{self.cost.gradients} force call{'' if self.cost.gradients == 1 else 's'}"
         forces = f"The largest force is {self.gradient_norm:.2g} eV/Å; up to {self.eps:.2g} counts as relaxed."
         heads = {Kind.MINIMUM: "A minimum.", Kind.SADDLE: "A saddle."}
         head = heads.get(self.kind, f"{self.kind.capitalize()}.")
@@ -115,7 +115,11 @@ def described(frequency: float) -> str:
 
 
 def frequency(target: Atoms | Filter, mode: Array, curvature: float) -> float:
-    """√(c/m) in cm⁻¹, negative for c < 0, with m = Σ m_i|v_i|² for the unit motion v; nan if the cell moves."""
+    """√(c/m) in cm⁻¹, negative for c < 0, with m = Σ m_i|v_i|² for the unit motion v; nan if the cell moves.
+
+    The energy does not feel rigid motions, so as much of them is taken out of v as makes m least: the centre of mass
+    rests then, as in a vibration.
+    """
     atoms = atoms_of(target)
     shown = np.arange(len(atoms))[target.index] if type(target) is Filter else np.arange(len(atoms))
     rows = mode.reshape(-1, 3)
@@ -124,7 +128,12 @@ def frequency(target: Atoms | Filter, mode: Array, curvature: float) -> float:
         if cell is rows or np.abs(cell).max() > 1e-3 * np.abs(rows).max():
             return math.nan
         rows = rows[: len(shown)]
-    mass = float(atoms.get_masses()[shown] @ (rows**2).sum(axis=1))
+    weighted = np.repeat(np.sqrt(atoms.get_masses()[shown]), 3)
+    moved = weighted * rows.ravel()
+    if len(shown) == len(atoms):
+        rigid = rigid_motions(atoms, held_directions(atoms), rotations=isinstance(target, Atoms))
+        moved = moved - (weighted * rigid).T @ np.linalg.lstsq((weighted * rigid).T, moved, rcond=None)[0]
+    mass = float(moved @ moved)
     return math.copysign(WAVENUMBER * math.sqrt(abs(curvature) / mass), curvature)
 
 
