@@ -10,27 +10,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unsaddle import checks, vectors
+from unsaddle import checks
 from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import NO_ANSWER, answer_posed
 from unsaddle.curvature.posed import Posed, posed
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
-from unsaddle.judgement.drop import NO_DIRECTION, drop_along
+from unsaddle.judgement.drop import NO_DIRECTION, Drop, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
 from unsaddle.judgement.flat_direction import SOFT, falls_along
 from unsaddle.judgement.gradient_promise import FAR_FROM_REST, gradient_promise, small_along_itself
-from unsaddle.judgement.half_precision import STAIRCASE, averaged_gradient, contradicts, values_rise
+from unsaddle.judgement.half_precision import STAIRCASE, contradicts, values_rise
 from unsaddle.judgement.judge import Judgement, Kind, judge
+from unsaddle.judgement.measured_gradient import Gradient, measured_gradient
 from unsaddle.judgement.reasons import VALUES_DO_NOT_FALL
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError, hessian_error, look_again
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.judgement.watch import shown
 from unsaddle.measure import batches
-from unsaddle.measure.noise import GRADIENT_ROUNDINGS
 from unsaddle.metric.equilibrated import GRADIENTS, equilibrated
-from unsaddle.objective import Objective, point_of, with_its_ranks
-from unsaddle.theory.quadratics import stationary_gradient
+from unsaddle.objective import Objective, SampledFunction, point_of, with_its_ranks
 
 START_DELTA = 1e-4
 """The largest part of δ that the random start may use. The steps grow only with log(1/δ), so a safe start is cheap."""
@@ -145,30 +144,14 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
     """Collects the evidence, and has it judged. An ε that was given is for ∇F in the user's own variables."""
     asked, found = answer_posed(asked, Ledger())
     objective, x, question = asked.objective, asked.x, asked.question
-    follows_l1 = eps is None
-    there, at = (objective, x) if follows_l1 else (asked.own_objective, asked.own_x)
     samples, n = question.sample_size(objective), objective.num_samples
-    sampled = n is None or (samples is not None and samples < n)
-    drawn = samples if sampled else None
+    drawn = samples if n is None or (samples is not None and samples < n) else None
     missed = 0.0 if drawn is None else missed_share(batches.checking_samples(objective, drawn), delta)
     ledger, generator = Ledger(), torch.Generator().manual_seed(question.seed + 1)
-    f = f_there = objective.sample(samples, generator, ledger=ledger)
-    if eps is None:
-        eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
-    norm, error, variance, unit = found.gradient_norm, 0.0, 0.0, 1.0
-    if there is not objective:
-        f_there, unit = there.sample(samples, generator, ledger=ledger), asked.smallest
-        norm = vectors.norm(f_there.grad(at))
-    if math.isfinite(found.noise):
-        if drawn is not None:
-            norm, error, variance = batches.gradient_norm(there, at, drawn, delta / 2.0, generator, ledger)
-        error += GRADIENT_ROUNDINGS * _rounding(found, x) / unit
-        if drawn is None and _rounds(found, x) and norm - error <= eps < norm + error:
-            mean = averaged_gradient(f_there, at, generator)
-            if mean.norm + mean.error(delta / 2.0) <= eps:  # If it is not small, that may be truncation.
-                norm, error = mean.norm, mean.error(delta / 2.0)
+    f = objective.sample(samples, generator, ledger=ledger)
+    seen = measured_gradient(asked, found, f, eps, drawn, delta, generator, ledger)
     if drawn is not None:
-        may_be_minimum = found.status is Status.NOTHING_FOUND and missed <= RAREST and norm + error <= eps
+        may_be_minimum = found.status is Status.NOTHING_FOUND and missed <= RAREST and seen.most <= seen.eps
         if may_be_minimum:
             found = look_again(objective, x, found, question, drawn, delta / 2.0, generator)
         else:
@@ -179,81 +162,82 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         drop = drop_along(objective, x, found.direction, curvature=found.curvature, radius=found.radius, **how)
         if drop.length < 0.0:  # The direction is to lead down.
             found, drop = replace(found, direction=found.direction.neg()), drop._replace(length=-drop.length)
-        soft = found.curvature > -found.gamma and norm - error <= eps and (sampled or found.bound <= found.gamma)
-        promised = (norm + error) ** 2 / (2.0 * abs(found.curvature))
-        promised *= 1.0 if there is objective else asked.stretch(found) ** 2
-        may_explain = soft and 0.0 < drop.value <= promised
-        if may_explain and not sampled:
-            how = {"softest": abs(found.curvature), "radius": found.radius, "enough": CLEARLY_LESS * drop.value}
-            may_explain = gradient_promise(f, x, **how) >= CLEARLY_LESS * drop.value
-        if may_explain:
-            found, drop = _explained(found, sampled), NO_DIRECTION
+        if _may_be_explained(asked, found, f, seen, drop, sampled=drawn is not None):
+            found, drop = _explained(found, drawn is not None), NO_DIRECTION
     hessian = NOTHING_SAMPLED
     if drawn is not None and found.status is Status.NOTHING_FOUND:
         hessian = hessian_error(objective, x, found, drawn, delta / 2.0, generator, ledger)
     elif found.measurements and found.measurements[-1].fresh:
         hessian = hessian._replace(deviation=found.measurements[-1].deviation)
 
-    gradient = {"gradient_norm": norm, "gradient_error": error, "eps": eps}
-    advice = more_samples(found, samples=drawn, n=n, delta=delta, **gradient)
+    advice = more_samples(found, samples=drawn, n=n, delta=delta, **seen.known)
     own, stretch = asked.own(found, generator, ledger), asked.stretch(found)
-    judgement = judge(
-        replace(own, smoothness=own.smoothness / unit**2),
-        **gradient,
-        missed=missed,
-        more_samples=advice,
-        fall=drop.value,
-    )
-    # If products near x and farther out agree, the gradient is sure, and values may be too coarse.
-    steady = found.survey is not None and found.survey.steady
-    no_fall = judgement.kind is Kind.SADDLE and drop.value == 0.0
-    if no_fall and (not steady or values_rise(f, x, found)):
-        judgement = Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL)
-    elif contradicts(f, x, found, judgement.kind, unit * (norm - error - eps), generator):
-        judgement = Judgement(Kind.UNDECIDED, STAIRCASE)
-    if (
-        judgement.kind is Kind.MINIMUM
-        and not sampled
-        and found.deciding
-        and abs(found.lowest) <= SOFT * found.smoothness
-    ):
-        falls = falls_along(f, x, found.deciding[0])
-        judgement = judgement if falls is None else Judgement(Kind.UNDECIDED, falls)
-    if judgement.kind is Kind.MINIMUM and follows_l1 and not sampled and norm > error:
-        small = small_along_itself(f, x, found.radius)
-        if norm - error > small:
-            judgement, gradient["eps"] = Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), small
-    if asked.scaling is not None and there is objective:
+    scaled = replace(own, smoothness=own.smoothness / seen.unit**2)
+    judgement = judge(scaled, **seen.known, missed=missed, more_samples=advice, fall=drop.value)
+    judgement, seen = _contested(judgement, seen, found, f, x, drop, generator, sampled=drawn is not None)
+    if asked.scaling is not None and seen.in_metric:
         judgement = judgement._replace(reason=f"{judgement.reason} {GRADIENT_IN_METRIC}")
-    drop = (
-        drop._replace(length=stretch * drop.length)
-        if judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY)
-        else NO_DIRECTION
-    )
+    leads_down = judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY)
     return assembled(
         asked.own_objective,
         asked.own_x,
         own,
         judgement,
-        **gradient,
+        **seen.known,
         delta=delta,
-        gradient_variance=variance,
+        gradient_variance=seen.variance,
         hessian=HessianError(hessian.slack / stretch**2, hessian.deviation / stretch**2),
-        drop=drop,
+        drop=drop._replace(length=stretch * drop.length) if leads_down else NO_DIRECTION,
         cost=found.cost + ledger.cost,
     )
 
 
-def _rounds(found: Curvature, x: Tensor) -> bool:
-    """Whether the noise of the far rung counts as rounding: in float32, and where a lower precision is inside. Else it
-    is mostly truncation."""
-    return found.survey is not None and (x.dtype == torch.float32 or found.survey.nearest > 0.0)
+def _may_be_explained(
+    asked: Posed, found: Curvature, f: SampledFunction, seen: Gradient, drop: Drop, *, sampled: bool
+) -> bool:
+    """Whether soft negative curvature may come from x being a little off a minimum: the gradient promises as much."""
+    soft = found.curvature > -found.gamma and seen.least <= seen.eps and (sampled or found.bound <= found.gamma)
+    promised = seen.most**2 / (2.0 * abs(found.curvature))
+    promised *= 1.0 if seen.in_metric else asked.stretch(found) ** 2
+    if not soft or not 0.0 < drop.value <= promised:
+        return False
+    enough = CLEARLY_LESS * drop.value
+    how = {"softest": abs(found.curvature), "radius": found.radius, "enough": enough}
+    return sampled or gradient_promise(f, asked.x, **how) >= enough
 
 
-def _rounding(found: Curvature, x: Tensor) -> float:
-    """σ of the gradient at x."""
-    far = found.survey.far_noise if found.survey is not None and _rounds(found, x) else 0.0
-    return max(found.noise, far)
+def _contested(
+    judgement: Judgement,
+    seen: Gradient,
+    found: Curvature,
+    f: SampledFunction,
+    x: Tensor,
+    drop: Drop,
+    generator: torch.Generator,
+    *,
+    sampled: bool,
+) -> tuple[Judgement, Gradient]:
+    """The judgement after whoever may contest it: values, gradients farther out, and how soft F is along its gradient.
+
+    Where that last one objects, ε is what it takes for small.
+    """
+    # If products near x and farther out agree, the gradient is sure, and values may be too coarse.
+    steady = found.survey is not None and found.survey.steady
+    if judgement.kind is Kind.SADDLE and drop.value == 0.0 and (not steady or values_rise(f, x, found)):
+        return Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL), seen
+    if contradicts(f, x, found, judgement.kind, seen.unit * (seen.least - seen.eps), generator):
+        return Judgement(Kind.UNDECIDED, STAIRCASE), seen
+    if judgement.kind is not Kind.MINIMUM or sampled:
+        return judgement, seen
+    flat = found.deciding and abs(found.lowest) <= SOFT * found.smoothness
+    falls = falls_along(f, x, found.deciding[0]) if flat else None
+    if falls is not None:
+        return Judgement(Kind.UNDECIDED, falls), seen
+    if seen.follows_l1 and seen.norm > seen.error:
+        small = small_along_itself(f, x, found.radius)
+        if seen.least > small:
+            return Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), seen._replace(eps=small)
+    return judgement, seen
 
 
 def _explained(found: Curvature, sampled: bool) -> Curvature:

@@ -111,3 +111,9 @@ def test_there_may_be_no_mode_to_show():
     assert math.isnan(verdict.frequency)
     with pytest.raises(ValueError, match="there is no mode to show"):
         verdict.write_mode("mode.traj")
+
+
+def test_a_format_that_ase_does_not_know_is_told(saddles, with_emt, tmp_path):
+    verdict = is_minimum(with_emt(saddles["square"].copy()))
+    with pytest.raises(ValueError, match=r"file must end as a format of ASE does, got .*mode\.foo"):
+        verdict.write_mode(tmp_path / "mode.foo")

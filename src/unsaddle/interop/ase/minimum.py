@@ -32,8 +32,7 @@ SPARE = 3
 """A check takes at most two force calls for each free motion and so many more: fewer than a vibrational analysis."""
 
 NEGLIGIBLE = 5e-6
-"""eV: a smaller fall makes no saddle. Energies of an SCF are converged to 3e-5 by default (tblite), and a molecule that
-turns in a periodic box falls by 2e-6."""
+"""eV: a smaller fall makes no saddle. Energies of an SCF are not known so well: tblite converges them to 3e-5."""
 
 FLAT = 1e-6
 """A largest curvature below this share of the model's is none: forces do not change."""
@@ -58,7 +57,7 @@ def is_minimum(
         fmax: forces up to this, in eV/Å for each atom, count as relaxed.
         gamma: a minimum may have curvatures down to −γ, in eV/Å². By default what the forces can tell: `bound` says
             how much that is. Negative curvature that is seen counts, whatever γ.
-        delta: the probability of a wrong verdict.
+        delta: the probability of a wrong verdict, at most. The random start takes no more than 0.001 of it.
         seed: of the random start.
 
     >>> from ase.build import molecule

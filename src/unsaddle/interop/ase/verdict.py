@@ -12,6 +12,7 @@ import numpy as np
 from ase import Atoms, units
 from ase.filters import Filter
 from ase.io import write
+from ase.io.formats import UnknownFileTypeError
 
 from unsaddle.interop.ase.motions import Array, held_directions, rigid_motions
 from unsaddle.interop.ase.surface import EnergySurface, atoms_of, results_kept
@@ -62,7 +63,11 @@ class StructureVerdict(Verdict):
         `ase gui mode.traj` shows it. `amplitude` is in Å, for the atom that moves most.
         """
         phases = 2.0 * np.pi * np.arange(images) / images
-        write(file, [self.displaced(amplitude * math.sin(phase)) for phase in phases])
+        frames = [self.displaced(amplitude * math.sin(phase)) for phase in phases]
+        try:
+            write(file, frames)
+        except UnknownFileTypeError as error:
+            raise ValueError(f"file must end as a format of ASE does, got {file}; mode.traj is one") from error
 
     def displaced(self, length: float) -> Atoms:
         """The atoms with the most moving one displaced by `length` Å along the mode. They have no calculator."""
