@@ -18,7 +18,7 @@ SMALL = ("--features", "120", "--iterations", "20", "--processes", "1")
 
 
 def call(*arguments, **options) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "unsaddle.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "unsaddle", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
 
 

@@ -13,10 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from unsaddle.experiments import rows as stored
+from unsaddle.pictures import journal
 from unsaddle.report.blocks import Cell, Figure, Section, Table
 from unsaddle.report.provenance import provenance
 from unsaddle.report.sections import sections
-from unsaddle.report.style import journal
 
 PAGE = "index.html"
 TITLE = "unsaddle: the paper's experiments, measured"
@@ -45,10 +45,16 @@ def write(directory: Path) -> Path:
                 f"({type(error).__name__}: {error}); if another version wrote it, run again with a new --out"
             ) from error
         drawings = {figure.name: drawing(figure) for section in written for figure in section.figures}
+    return save(directory, written, drawings)
+
+
+def save(directory: Path, written: Sequence[Section], drawings: Mapping[str, Drawing], **head: str) -> Path:
+    """Write the page, and its figures as files beside it. `head` is the title and the introduction, if not the usual."""
+    directory.mkdir(parents=True, exist_ok=True)
     _save(directory / "figures", drawings)
     path = directory / PAGE
     beside = path.with_suffix(".tmp")
-    beside.write_text(page(written, drawings), encoding="utf-8")
+    beside.write_text(page(written, drawings, **head), encoding="utf-8")
     beside.replace(path)
     return path
 
@@ -62,7 +68,13 @@ class Drawing:
     content: bytes
 
 
-def page(written: Sequence[Section], drawings: Mapping[str, Drawing]) -> str:
+def page(
+    written: Sequence[Section],
+    drawings: Mapping[str, Drawing],
+    *,
+    title: str = TITLE,
+    introduction: str = INTRODUCTION,
+) -> str:
     """The page as text. The keys of `drawings` are the names of the figures."""
     names = _anchors(written)
     links = "".join(
@@ -75,11 +87,11 @@ def page(written: Sequence[Section], drawings: Mapping[str, Drawing]) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">
-<title>{html.escape(TITLE)}</title>
+<title>{html.escape(title)}</title>
 <style>{_resource("page.css")}</style>
 </head>
 <body>
-<header><h1>{html.escape(TITLE)}</h1><p>{html.escape(INTRODUCTION)}</p></header>
+<header><h1>{html.escape(title)}</h1><p>{html.escape(introduction)}</p></header>
 <nav aria-label="Sections"><ol>{links}</ol></nav>
 <main>{body}</main>
 <script>{_resource("page.js")}</script>
