@@ -52,7 +52,7 @@ def test_what_is_beside_the_file_can_be_imported_and_main_is_not_run(path: Path,
         (
             "import unsaddle\na = b = unsaddle.Function(lambda x: x.sum())",
             "",
-            "several objectives, a, b: write held.py:a",
+            "a, b: write held.py:a",
         ),
         ("objective = 3", "", "objective must be an objective, .* got int"),
         ("def objective(n):\n    pass", "", "must take no arguments, it takes n"),

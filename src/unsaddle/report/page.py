@@ -49,7 +49,7 @@ def write(directory: Path) -> Path:
 
 
 def save(directory: Path, written: Sequence[Section], drawings: Mapping[str, Drawing], **head: str) -> Path:
-    """Write the page, and its figures as files beside it. `head` is the title and the introduction, if not the usual."""
+    """Write the page, and its figures as files beside it. `head`: title and introduction, if not the usual."""
     directory.mkdir(parents=True, exist_ok=True)
     _save(directory / "figures", drawings)
     path = directory / PAGE
