@@ -11,8 +11,7 @@ LIKE ?= $(if $(findstring mnist,$(notdir $(DATA))),gisette)
 .PHONY: demo reproduce test quick study lint bench docs figures package clean
 
 demo: $(STAMP)
-	$(BIN)/unsaddle reproduce --targets 3 --iterations 400 --out $(OUT)/demo
-	$(BIN)/unsaddle compare --demo --out $(OUT)/demo
+	$(BIN)/python examples/demo.py --out $(OUT)/demo
 
 ifeq ($(DATA),)
 reproduce: $(STAMP)

@@ -1,7 +1,7 @@
 """Every figure of the documents, and the command that draws it.
 
     python -m benchmarks.figures                 # list them
-    python -m benchmarks.figures --pages         # draw those of pages whose own code draws them: README, tutorials
+    python -m benchmarks.figures --pages         # draw those that pages draw themselves: README, index, tutorials
     python -m benchmarks.figures --pages jax     # only pages with this in their name
     python -m benchmarks.figures --run stuck     # run the commands of figures with this in their name
 
@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "figures"
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md")))
 """Pages whose own code draws their pictures."""
 
 COPY = "cp {folder}/figures/{{name}} docs/figures/"

@@ -37,6 +37,7 @@ SUITES = {
     "test_mirror.py": "where tests stand",
     "test_mistakes.py": "mistakes that users make, at the public functions",
     "test_promotion.py": "every promoted method from every saddle of the zoo",
+    "test_site.py": "the site in a browser",
     "test_rank_safety.py": "vectors of which a rank holds a part",
     "torch_optim/test_checkpoint.py": "a run that was saved goes on bit for bit",
     "torch_optim/test_examples.py": "the examples, in one process",

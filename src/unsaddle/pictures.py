@@ -79,3 +79,8 @@ def count_along_x(axes: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+
+
+def legend_under(axes: Axes) -> None:
+    """A legend below the axes, where it hides nothing."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=2.0, columnspacing=1.0)

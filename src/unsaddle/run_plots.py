@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from unsaddle.pictures import MARK, MEASURED, THRESHOLD, count_along_x, drawn
+from unsaddle.pictures import MARK, MEASURED, THRESHOLD, count_along_x, drawn, legend_under
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ def plot_run(values: Points, norms: Points, escapes: Sequence[int], eps: float, 
 
     `escapes` are the component gradients at which a saddle was left. What is not finite is not drawn.
     """
-    with drawn(7.2, 2.7) as figure:
+    with drawn(7.2, 3.0) as figure:
         left, right = figure.subplots(1, 2)
         for axes, points, label in ((left, values, "F"), (right, norms, "‖∇F‖")):
             seen = [(spent, y) for spent, y in points if math.isfinite(y)]
@@ -35,6 +35,6 @@ def plot_run(values: Points, norms: Points, escapes: Sequence[int], eps: float, 
         if math.isfinite(eps):
             right.axhline(eps, color=THRESHOLD, linestyle=":", label=f"ε = {eps:.2g}")
         left.set_title(title, loc="left")
-        left.legend()
-        right.legend()
+        legend_under(left)
+        legend_under(right)
     return figure

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.objective import Objective, SampledFunction
-from unsaddle.pictures import MARK, MEASURED, PREDICTED, THRESHOLD, count_along_x, drawn
+from unsaddle.pictures import MARK, MEASURED, PREDICTED, THRESHOLD, count_along_x, drawn, legend_under
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def plot_search(found: Curvature, objective: Objective, x: Tensor, length: float
     is lowest. Without it: where the predicted change is a tenth of the loss, or at a tenth of ‖x‖ if that is nearer.
     """
     panels = 2 if found.history else 1
-    with drawn(3.6 * panels, 2.7) as figure:
+    with drawn(3.6 * panels, 3.0) as figure:
         axes = figure.subplots(1, panels, squeeze=False)[0]
         _draw_slice(axes[0], found, objective, x, length, title)
         if found.history:
@@ -84,9 +84,9 @@ def _draw_slice(axes: Axes, found: Curvature, objective: Objective, x: Tensor, l
         axes.plot([length], [lower], "v", color=MARK, markersize=6, label=f"{lower:.3g}, at distance {length:.2g}")
     low, high = min(*changes, 0.0), max(*changes, 0.0)
     if math.isfinite(low) and high > low:
-        axes.set_ylim(low - 0.1 * (high - low), high + 0.6 * (high - low))  # Room for the legend.
+        axes.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
     axes.set_title(title, loc="left")
-    axes.legend(loc="upper center", ncols=2)
+    legend_under(axes)
 
 
 def _reach(x: Tensor, value: float, curvature: float, length: float) -> float:
@@ -109,4 +109,4 @@ def _draw_history(axes: Axes, found: Curvature) -> None:
         at = found.measurements[-1]
         axes.errorbar([spent[-1]], [at.curvature], [at.error], fmt="s", color=MARK, capsize=3, label="measured again")
     count_along_x(axes)
-    axes.legend()
+    legend_under(axes)
