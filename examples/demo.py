@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -27,7 +28,7 @@ from unsaddle.report.sections import sections
 STEPS = 300
 TITLE = "unsaddle: what it does, measured while you waited"
 INTRODUCTION = (
-    "A network that is stuck, and how it gets off. Then a saddle of SciPy's, one of a molecule, and the paper's figure. "
+    "A network that is stuck, and how it gets off. Then SciPy's saddle, a molecule's, and the paper's figure. "
     "Every number on this page was measured in this run."
 )
 
@@ -58,12 +59,13 @@ def network() -> list[Section]:
     verdict = unsaddle.is_minimum(objective)
     where = verdict.where()
     print(f"\n{verdict}\n  lives in    {where}\n")
-    written = check.sections(verdict, where)[:-1]
+    first, *written = check.sections(verdict, where)[:-1]
+    written.insert(0, replace(first, title=f"A network that is stuck. {first.title}"))
     objective.assign(objective.point + verdict.length * verdict.direction)
     after = train()
     said = (
-        f"{STEPS} steps of SGD from all weights zero: the mean loss of the last 50 is {_mean(before):.2f}. After one step "
-        f"of length {verdict.length:.2g} along the direction, {STEPS} more: {_mean(after):.2f}."
+        f"{STEPS} steps of SGD from all weights zero: the mean loss of the last 50 is {_mean(before):.2f}. After one "
+        f"step of length {verdict.length:.2g} along the direction, {STEPS} more: {_mean(after):.2f}."
     )
     print(f"  way down    {said}")
     with drawn(7.0, 2.8) as figure:
@@ -93,8 +95,8 @@ def scipy_saddle() -> Section:
     plain, ours = scipy.optimize.minimize(fun, [1.0, 0.0]), minimize(fun, [1.0, 0.0])
     said = (
         f"f(x) = x₀² − x₁² + x₁⁴/4 from (1, 0). scipy.optimize.minimize: success={plain.success}, f = {plain.fun:.3g}, "
-        f"at the saddle. unsaddle.interop.scipy.minimize: {ours.verdict.kind}, f = {ours.fun:.3g}, {ours.escapes} "
-        f"saddle left."
+        f"at the saddle. unsaddle.interop.scipy.minimize: {ours.verdict.kind}, f = {ours.fun:.3g}; "
+        f"it met {ours.escapes} saddle on its way, and went on."
     )
     print(f"\nSciPy: {said}")
     return Section(title="SciPy's saddle", paragraphs=[said])
@@ -141,7 +143,8 @@ def main() -> None:
     reproduce(options.out, targets=options.targets, iterations=options.iterations, num_features=options.features)
     rows = stored.read(options.out)
     with journal():
-        written += [*sections(rows), *provenance(rows)]
+        paper = [section for section in sections(rows) if section.title.startswith("Figure 1")]
+        written += [*paper, *provenance(rows)]
         drawings = {figure.name: drawing(figure) for section in written for figure in section.figures}
     page = save(options.out, written, drawings, title=TITLE, introduction=INTRODUCTION)
     print(f"\nThe page: {page.resolve()} ({time.perf_counter() - begun:.0f} s)")

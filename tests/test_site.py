@@ -1,4 +1,4 @@
-"""The site in a real browser, opened from files: the search answers, no host is asked, nothing is wider than a phone."""
+"""The site in a real browser, opened from files: the search answers, no host is asked, all fits on a phone."""
 
 from __future__ import annotations
 

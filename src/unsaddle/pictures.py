@@ -82,5 +82,11 @@ def count_along_x(axes: Axes) -> None:
 
 
 def legend_under(axes: Axes) -> None:
-    """A legend below the axes, where it hides nothing."""
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, handlelength=2.0, columnspacing=1.0)
+    """A legend below the axes and their label, where it hides nothing."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = axes.get_figure()
+    assert figure is not None
+    below = axes.transAxes + ScaledTranslation(0.0, -0.38, figure.dpi_scale_trans)  # Inches.
+    looks = {"ncols": 2, "handlelength": 2.0, "columnspacing": 1.0}
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=below, **looks)

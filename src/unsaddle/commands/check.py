@@ -70,8 +70,8 @@ def _verdict(
     seed: int,
     out: Path,
 ) -> Verdict:
-    from unsaddle import is_minimum
     from unsaddle.commands.user_file import find
+    from unsaddle.judgement import is_minimum
     from unsaddle.report.check import advice, write
 
     try:

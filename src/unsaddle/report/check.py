@@ -46,7 +46,9 @@ def advice(verdict: Verdict) -> tuple[str, ...]:
 
 def sections(verdict: Verdict, where: Where | None) -> list[Section]:
     """The verdict, where its direction lives, and what to do."""
-    told = Table(caption="The verdict", heads=("", "measured"), rows=[[name, cell] for name, cell in verdict._rows()])
+    told = Table(
+        caption="The verdict", heads=("what", "measured"), rows=[[name, cell] for name, cell in verdict._rows()]
+    )
     picture = Figure(
         name="verdict",
         figure=verdict.plot(),

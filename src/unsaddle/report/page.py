@@ -17,6 +17,7 @@ from unsaddle.pictures import journal
 from unsaddle.report.blocks import Cell, Figure, Section, Table
 from unsaddle.report.provenance import provenance
 from unsaddle.report.sections import sections
+from unsaddle.report.style import TWO_COLUMNS
 
 PAGE = "index.html"
 TITLE = "unsaddle: the paper's experiments, measured"
@@ -25,6 +26,8 @@ INTRODUCTION = (
     "every number and figure is computed from the rows beside this page, whose settings, versions and commands are at "
     "its end. Tables sort: press a column's head."
 )
+FULL = 62
+"""The width of a figure of two columns on the page, in rem."""
 LARGEST_DRAWING = 400_000
 """Bytes. A drawing whose SVG is larger is embedded as pixels."""
 
@@ -154,7 +157,9 @@ def _figure(figure: Figure, drawn: Drawing) -> str:
     source = f"data:image/{drawn.kind};base64,{base64.b64encode(drawn.content).decode()}"
     caption = html.escape(figure.caption)
     alternative = html.escape(figure.caption, quote=True)
-    return f'<figure><img src="{source}" alt="{alternative}"><figcaption>{caption}</figcaption></figure>'
+    share = figure.figure.get_figwidth() / TWO_COLUMNS
+    size = f'class="{"wide" if share > 0.8 else "narrow"}" style="max-width:{FULL * share:.0f}rem"'
+    return f'<figure><img {size} src="{source}" alt="{alternative}"><figcaption>{caption}</figcaption></figure>'
 
 
 def drawing(figure: Figure) -> Drawing:
