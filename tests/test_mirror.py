@@ -29,6 +29,7 @@ SUITES = {
     "problems/test_formulas.py": "every problem against a plain formula and autograd",
     "report/test_browser.py": "the page in a browser",
     "test_capabilities.py": "what oracles and objectives can be asked, and that wrappers forward it",
+    "test_demo.py": "make demo, from end to end",
     "test_docs.py": "that what documents name is there",
     "test_eps.py": "one rule for what counts as stationary",
     "test_fuzz_calls.py": "hostile calls of the public functions, as a benchmark makes more of them",
