@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,17 +10,12 @@ from typing import Any
 
 import pytest
 
+from tests import chromium
 from tests.source import ROOT
 
 pytest.importorskip("mkdocs", reason="the site needs the extra docs")
-sync_api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="no chromium is installed: apt-get install chromium"),
-    pytest.mark.study,
-]
+pytestmark = [chromium.needed, pytest.mark.study]
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +28,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Any:
-    with sync_api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
+    with chromium.opened() as browser:
         yield browser
-        browser.close()
 
 
 def test_no_page_names_a_host_to_load_from(site: Path) -> None:

@@ -18,11 +18,13 @@ Points = Sequence[tuple[int, float]]
 def plot_run(values: Points, norms: Points, escapes: Sequence[int], eps: float, title: str) -> Figure:
     """Draw F and the norm of its gradient against component gradients, with the escapes marked.
 
-    `escapes` are the component gradients at which a saddle was left. What is not finite is not drawn.
+    `escapes` are the component gradients at which a saddle was left. What is not finite is not drawn, nor are norms of
+    zero, as their axis is logarithmic.
     """
     with drawn(7.2, 3.0) as figure:
         left, right = figure.subplots(1, 2)
-        for axes, points, label in ((left, values, "F"), (right, norms, "‖∇F‖")):
+        positive = [(spent, y) for spent, y in norms if y > 0.0]
+        for axes, points, label in ((left, values, "F"), (right, positive, "‖∇F‖")):
             seen = [(spent, y) for spent, y in points if math.isfinite(y)]
             axes.plot([spent for spent, _ in seen], [y for _, y in seen], color=MEASURED, marker="o", label=label)
             for i, spent in enumerate(escapes):
@@ -30,7 +32,7 @@ def plot_run(values: Points, norms: Points, escapes: Sequence[int], eps: float, 
             axes.set_xlabel("component gradients")
             axes.set_ylabel(label)
             count_along_x(axes)
-        if any(math.isfinite(y) and y > 0.0 for _, y in norms):
+        if positive:
             right.set_yscale("log")
         if math.isfinite(eps):
             right.axhline(eps, color=THRESHOLD, linestyle=":", label=f"ε = {eps:.2g}")

@@ -1,30 +1,21 @@
-"""The page in a real browser: Debian's chromium, or another one that is installed."""
-
-import shutil
+"""The page in a real browser."""
 
 import pytest
 
+from tests import chromium
 from tests.report.test_page import CURVES, curve
 from unsaddle.experiments.rows import RowFile
 from unsaddle.report.page import write
 
 pytest.importorskip("matplotlib")
-sync_api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="no chromium is installed: apt-get install chromium"),
-    pytest.mark.slow,
-]
+pytestmark = [chromium.needed, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
+    with chromium.opened() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
