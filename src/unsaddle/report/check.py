@@ -16,10 +16,10 @@ INTRODUCTION = "The verdict of is_minimum, with its picture. Every number on thi
 
 TO_DO: dict[Kind, tuple[str, ...]] = {
     Kind.SADDLE: (
-        "Training from here goes on slowly, or not at all, until noise finds the way down. The direction is one.",
+        "From here descent is slow, or stands still, until noise finds a way down. The direction is one.",
         "Take the step: x + length · direction. For a model, objective.assign(x + length * direction) does it.",
-        "Or wrap the optimizer once, unsaddle.Neon(optimizer, objective): it looks where the loss stops falling, and "
-        "leaves what is a saddle.",
+        "In training, wrap the optimizer once, unsaddle.Neon(optimizer, objective): it looks where the loss stops "
+        "falling, and leaves what is a saddle.",
     ),
     Kind.MINIMUM: (
         "Nothing has to be left here. If the loss is still too high, the model or the data limit it, or a better "
