@@ -87,10 +87,11 @@ class KrylovProcess:
         w = self._basis[j + 1]
         self._operator(self._basis[j], w)
         products, b, pairs = _orthogonalise(self._basis[: j + 2], self.projection, solve)
-        if not (math.isfinite(b) and np.isfinite(products).all()):
+        length = math.hypot(b, *products)
+        if not math.isfinite(length):
             return False
         self.projection.extend(products, b, pairs, solve=solve)
-        self.largest = max(self.largest, math.hypot(b, *products))
+        self.largest = max(self.largest, length)
         if solve:
             self._note_largest()
         if b > 0.0:
@@ -187,4 +188,5 @@ def _columns(basis: Tensor) -> int:
 
 
 def _column_blocks(basis: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(basis, _columns(basis), dim=1)
+    columns = _columns(basis)
+    return (basis,) if basis.shape[1] <= columns else torch.split(basis, columns, dim=1)

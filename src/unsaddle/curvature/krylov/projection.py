@@ -40,7 +40,7 @@ class Projection:
         j = self.size
         if products is None:
             return _eigh(self._m[:j, :j].copy())
-        if not np.isfinite(products).all():
+        if not math.isfinite(math.hypot(*products)):
             return np.full(j + 1, math.nan), np.full((j + 1, j + 1), math.nan)
         return _eigh(self._grown(products))
 

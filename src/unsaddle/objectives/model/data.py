@@ -75,7 +75,9 @@ class Rows(Source):
         """Reads the rows again each time, so that only one batch is in memory; of tensors, one batch is kept."""
         n = self.num_samples
         if self._parts(n) == 1 and self._is_of_tensors:
-            return self.take(torch.arange(n), 0)
+            with torch.inference_mode(False):
+                held = list(self._batches(torch.arange(n)))
+            return Drawn(lambda: held, n, 1)
         return Drawn(lambda: self._batches(torch.arange(n)), n, self._parts(n))
 
     def _batches(self, index: Tensor) -> Iterator[tuple[Any, float]]:
