@@ -50,7 +50,8 @@ class ModelObjective(OverParameters):
 
     Every evaluation runs the model at another point and restores everything: parameters, `.grad`, buffers, modes,
     random states. Gradients come from `.backward()` alone. A sample is read once and kept; it fixes batches, dropout
-    masks and batch statistics. All data (`size=None`) are read again at each evaluation, in their order.
+    masks and batch statistics. All data (`size=None`) are read again at each evaluation, in their order; tensors that
+    are one micro batch are kept.
 
     >>> from torch.utils.data import TensorDataset
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1, bias=False))

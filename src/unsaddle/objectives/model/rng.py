@@ -56,9 +56,17 @@ class NumpyNumbers:
         self._state, self._content = state, memory
 
     def _is_known(self) -> bool:
-        """Whether the state is still the one that was last read or set."""
+        """Whether the state is still the one that was last read or set, and no normal number is in store."""
         twister = self._usable and type(np.random.mtrand.get_bit_generator()) is np.random.MT19937
-        return bool(self._content and twister and self._memory().raw == self._content)
+        if not (self._content and twister and self._memory().raw == self._content):
+            return False
+        number = np.random.standard_normal()
+        if self._memory().raw == self._content:  # It was in store, and goes back there.
+            np.random.set_state((*np.random.get_state()[:3], 1, number))
+            return False
+        np.random.standard_normal()  # The second of the pair that was drawn.
+        self._memory().raw = self._content
+        return True
 
     def _memory(self) -> Any:
         return TWISTER.from_address(np.random.mtrand.get_bit_generator().ctypes.state_address)
