@@ -62,7 +62,8 @@ class NumpyNumbers:
             return False
         number = np.random.standard_normal()
         if self._memory().raw == self._content:  # It was in store, and goes back there.
-            np.random.set_state((*np.random.get_state()[:3], 1, number))
+            state: Any = np.random.get_state()
+            np.random.set_state((*state[:3], 1, number))
             return False
         np.random.standard_normal()  # The second of the pair that was drawn.
         self._memory().raw = self._content
