@@ -86,6 +86,11 @@ class KrylovCandidate(Candidate):
     steps: int = 0
     """Products that the search took."""
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the curvature along the vector was measured, and is negative beyond its error."""
+        return self.measured is not None and self.measured.is_negative
+
     def with_jump(self) -> KrylovCandidate:
         """The candidate, with how far the gradient jumped where the search probed: at kinks, or by noise."""
         seen = self.asymmetry * self.scale.radius if self.measured is None else self.measured.jump
