@@ -10,6 +10,7 @@ import torch
 from unsaddle.curvature.krylov.certificate import LARGEST_NOISE_SHARE, KrylovCandidate, KrylovSettings
 from unsaddle.curvature.krylov.runs import gradient_error, settings_for
 from unsaddle.curvature.search import Search
+from unsaddle.measure.between_kinks import gap
 from unsaddle.measure.direction import Scale
 from unsaddle.measure.survey import Survey
 
@@ -45,6 +46,8 @@ class Attempt:
     """σ of a gradient. The settings may name jumps that an earlier search met, or 0 to stay near to x."""
     near: bool = False
     """Whether it stays near to x, whatever the noise: kinks look like noise there."""
+    between_kinks: bool = False
+    """Whether it stays between the kinks next to x. The gap between them is measured when its turn has come."""
 
     def scale(self, scale: Scale) -> Scale:
         """The constants for measuring what this search found."""
@@ -60,12 +63,13 @@ class Attempts:
     | plain | rounding is a small share of γ | forward |
     | coarse | rounding is a third of γ | forward |
     | near | next to x, whatever the noise | forward |
+    | between kinks | next to x, where its two sides agree | central |
     | far out | rounding is a tenth of γ | central |
     | farther, coarse | rounding is a third of γ, up to ‖x‖/2 | central |
     | farther | rounding is a tenth of γ, up to ‖x‖/2 | central |
 
     Which ones come first depends on the survey: where the noise leads too far from x, plain and coarse are left out;
-    where gradients have memory, or half precision is inside, near as well.
+    where gradients have memory, or half precision is inside, those next to x as well.
     """
 
     def __init__(self, search: Search, around: Survey) -> None:
@@ -81,9 +85,12 @@ class Attempts:
 
         self.noise, self._plain, self._coarse, self._farthest = plain.noise, plain, coarse, farthest
         self._far = [self._attempt(replace(coarse, **reach)), self._attempt(replace(far_out, **reach))]
-        self._near = Attempt(settings=near, noise=0.0, near=True)
+        next_to_x = [
+            Attempt(settings=near, noise=0.0, near=True),
+            Attempt(settings=replace(plain, central=True), noise=self.noise, near=True, between_kinks=True),
+        ]
         trusted = not (around.has_memory or (noisy and around.suspicious))
-        self.left = [self._attempt(s) for s in first] + [self._near] if trusted else []
+        self.left = [self._attempt(s) for s in first] + next_to_x if trusted else []
         self.left += [self._attempt(s) for s in last] + self._far
         self._learned_at = math.inf
 
@@ -98,7 +105,7 @@ class Attempts:
         """Changes what is left by how an attempt failed, if none nearer to x has told before.
 
         Where the curvature along its direction was steady nearer to x, a search from both sides is made there. Where
-        the gradient jumps, only a search near to x may do, or those so far out that jumps do not count.
+        the gradient jumps, only searches next to x may do, or those so far out that jumps do not count.
         """
         if not self.left or failed.scale.radius >= self._learned_at:
             return
@@ -114,6 +121,17 @@ class Attempts:
     def too_coarse(self, gamma: float) -> bool:
         """Whether rounding hides γ at every radius."""
         return self._coarse.wanted_radius(gamma) > self._farthest
+
+
+def opened(search: Search, attempt: Attempt) -> Attempt | None:
+    """The attempt, with the gap between kinks measured if it is to stay there; None if there is no gap."""
+    if not attempt.between_kinks:
+        return attempt
+    f_hat = search.f_hat
+    found = gap(f_hat.f, f_hat.x, f_hat.x_norm, f_hat.grad0, search.generator)
+    if found is None:
+        return None
+    return replace(attempt, settings=replace(attempt.settings, gap=found, noise=found.noise), noise=found.noise)
 
 
 def _plain(search: Search, around: Survey) -> KrylovSettings:

@@ -7,18 +7,22 @@ from dataclasses import replace
 
 import torch
 
-from unsaddle.curvature.krylov.attempts import STEPS, Attempt, Attempts
+from unsaddle.curvature.krylov.attempts import STEPS, Attempt, Attempts, opened
 from unsaddle.curvature.krylov.certificate import KrylovCandidate
-from unsaddle.curvature.krylov.quadratic import CHECK_GRADIENTS, checked
-from unsaddle.curvature.krylov.runs import gradient_error, measured_along, run, settings_for, with_what_is_seen
+from unsaddle.curvature.krylov.quadratic import CHECK_GRADIENTS, checked, checked_between_kinks
+from unsaddle.curvature.krylov.runs import (
+    gradient_error,
+    measured_along,
+    measured_between_kinks,
+    run,
+    settings_for,
+    with_what_is_seen,
+)
 from unsaddle.curvature.krylov.surroundings import SURVEY_GRADIENTS, allows, surveyed
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import noise
-
-FIRST_RADIUS = {torch.float32: 3e-6, torch.float64: 1e-9}
-"""The radius of the first search as a share of ‖x‖: 25 roundings of float32, where products of networks with ‖x‖ ≈ 100
-are within a per cent along their lowest direction; more of float64, which has room."""
+from unsaddle.measure.noise import FIRST_RADIUS
 
 REPEATS = 10.0
 """If two gradients at the same point differ by more than this many σ, the function is not deterministic."""
@@ -50,7 +54,9 @@ def careful_search(search: Search) -> Candidate:
         failed, first = replace(first, survey=around).with_jump(), None
         attempts.learn(failed)
     while attempts.left:
-        attempt = attempts.left.pop(0)
+        attempt = opened(search, attempts.left.pop(0))
+        if attempt is None:
+            continue
         reused, first = first if first is not None and attempts.allow(first) else None, None
         candidate = reused or run(search, attempt.settings, CHECK_GRADIENTS, search.question.keep_history)
         candidate = replace(candidate, scale=attempt.scale(candidate.scale), survey=around)
@@ -85,11 +91,17 @@ def _at_first_radius(search: Search) -> KrylovCandidate | None:
 def _decided(search: Search, candidate: KrylovCandidate, attempt: Attempt) -> tuple[KrylovCandidate, bool]:
     """The candidate with what checks tell, and whether they bear it out: a direction is measured, "nothing" asks that
     f is quadratic."""
-    central = attempt.settings.central
+    f_hat, central, gap = search.f_hat, attempt.settings.central, attempt.settings.gap
     if candidate.vector is not None:
-        candidate = measured_along(search.f_hat, candidate, to_the_ground=central)
+        if gap is None:
+            candidate = measured_along(f_hat, candidate, to_the_ground=central)
+        else:
+            candidate = measured_between_kinks(f_hat, candidate, gap)
         return candidate, candidate.is_confirmed
-    candidate, quadratic = checked(search.f_hat, candidate, central)
+    if gap is None:
+        candidate, quadratic = checked(f_hat, candidate, central)
+    else:
+        candidate, quadratic = checked_between_kinks(f_hat, candidate, gap)
     if quadratic:
         return with_what_is_seen(search, candidate), True
     return replace(candidate, status=Status.NOT_QUADRATIC), False
