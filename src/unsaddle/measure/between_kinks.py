@@ -14,20 +14,28 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.measure.direction import ROUNDINGS, Measurement
+from unsaddle.measure.direction import ROUNDINGS, Measurement, symmetric_difference
 from unsaddle.measure.ladder import RATIO
 from unsaddle.measure.noise import FIRST_RADIUS
 from unsaddle.objective import SampledFunction
 
-LEVELS, LEVEL = 5, 3.0
-"""Rounding is measured at one rounding of x and at four halves of that. The even part of a probe without a kink is at
-most this many times the smallest of the five."""
+LEVELS, LEVEL = (1.0, 0.25, 0.0625), 3.0
+"""Rounding is measured at these radii, in roundings of x. The even part of a probe without a kink is at most so many
+times the smallest of the three."""
 
 NEAREST = 1.0 / 8.0
-"""The nearest radius, in roundings of x. Fewer coordinates move there, and the direction is another one."""
+"""The nearest radius, in roundings of x. Fewer coordinates move there, and the direction is another one. At x = 0 every
+radius is possible, and this is in squared roundings of 1."""
+
+DECAYS = (0.05, 0.4)
+"""At half the distance the even part of truncation falls to a quarter, or to a sixteenth. Among many kinks it falls to
+a half at least, and that of one kink stays, or vanishes at once."""
 
 SUMS = 16.0
 """Roundings of a difference of two gradients: at x = 0 all rounding is of this kind."""
+
+FAR, STILL = 1e-2, 0.5
+"""At this share of ‖x‖ a curvature that was seen next to x only is asked for again. It has to be this share of it."""
 
 CLAIMED = 3.0
 """The difference to what a search claims counts so often in the error, as in `direction.on_same_sample`."""
@@ -43,6 +51,8 @@ class Gap:
     """Probes do not come nearer than this."""
     level: float
     """Even parts up to this are rounding."""
+    smooth: bool = False
+    """Whether even parts fell towards x as those of a smooth function do: truncation, and no kink, is beside x."""
 
     @property
     def noise(self) -> float:
@@ -57,39 +67,57 @@ class Opposite(NamedTuple):
     """∇f(x+rv) − ∇f(x−rv)."""
     radius: float
     """r."""
-    clean: bool
-    """Whether there is no kink between them and x, as far as rounding lets see."""
+    evens: tuple[float, ...]
+    """The even part at each radius that was tried."""
+    level: float
+    """What rounding makes of the last of them, at most."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is no kink between them and x, as far as rounding lets see."""
+        return self.evens[-1] <= self.level
+
+    @property
+    def smooth(self) -> bool:
+        """Whether even parts fell by what truncation falls by at half the distance, until they were rounding."""
+        pairs = list(zip(self.evens, self.evens[1:], strict=False))
+        falls = (
+            DECAYS[0] * a <= b <= DECAYS[1] * a or (b <= self.level and DECAYS[0] * a <= self.level) for a, b in pairs
+        )
+        return self.clean and bool(pairs) and all(falls)
 
 
 def gap(f: SampledFunction, x: Tensor, x_norm: float, grad0: Tensor, generator: torch.Generator) -> Gap | None:
     """Measures rounding, and how far the gap reaches along a random direction. None if kinks leave no gap.
 
-    Cost: ten gradients, and two for every radius that is tried.
+    Cost: six gradients, and two for every radius that is tried.
     """
     scale, eps = x_norm or 1.0, torch.finfo(x.dtype).eps
     levels = []
-    for k in range(LEVELS):
-        v, r = vectors.random_direction(x, generator), eps * scale / 2.0**k
+    for share in LEVELS:
+        v, r = vectors.random_direction(x, generator), share * eps * scale
         levels.append(vectors.norm(f.grad_at_sum(x, v, r) + f.grad_at_sum(x, v, -r) - 2.0 * grad0))
     level = LEVEL * min((even for even in levels if even > 0.0), default=0.0)
-    start, nearest = FIRST_RADIUS[x.dtype] * scale, NEAREST * eps * scale
+    start, nearest = FIRST_RADIUS[x.dtype] * scale, NEAREST * eps * (x_norm or eps)
     probes = opposite(
         f, x, vectors.random_direction(x, generator), grad0, Gap(radius=start, nearest=nearest, level=level)
     )
-    return Gap(radius=probes.radius, nearest=nearest, level=level) if probes.clean else None
+    if not probes.clean:
+        return None
+    return Gap(radius=probes.radius, nearest=nearest, level=level, smooth=probes.smooth)
 
 
 def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap) -> Opposite:
     """Gradients at x ± rv for a unit v, at the first of r, r/2, r/4, … without a kink, or at the nearest radius."""
-    radius, eps = within.radius, torch.finfo(x.dtype).eps
+    radius, eps, evens = within.radius, torch.finfo(x.dtype).eps, list[float]()
     while True:
         above = f.grad_at_sum(x, v, radius).clone()
         below = f.grad_at_sum(x, v, -radius)
         difference = above - below
-        even = vectors.norm(above.add_(below).sub_(grad0, alpha=2.0))
-        clean = even <= within.level + SUMS * eps * vectors.norm(difference)
-        if clean or radius < 2.0 * within.nearest:
-            return Opposite(difference, radius, clean)
+        evens.append(vectors.norm(above.add_(below).sub_(grad0, alpha=2.0)))
+        probes = Opposite(difference, radius, tuple(evens), within.level + SUMS * eps * vectors.norm(difference))
+        if probes.clean or radius < 2.0 * within.nearest:
+            return probes
         radius /= 2.0
 
 
@@ -135,3 +163,8 @@ def measured(
         samples=f.size,
         fresh=False,
     )
+
+
+def holds_far_out(f: SampledFunction, x: Tensor, v: Tensor, curvature: float) -> bool:
+    """Whether f bends down along v farther out, too, where a staircase no longer hides the function. Two gradients."""
+    return symmetric_difference(f, x, v, FAR * (vectors.norm(x) or 1.0)) <= STILL * curvature

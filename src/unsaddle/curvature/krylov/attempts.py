@@ -49,6 +49,12 @@ class Attempt:
     between_kinks: bool = False
     """Whether it stays between the kinks next to x. The gap between them is measured when its turn has come."""
 
+    doubtful: bool = False
+    """Whether gradients next to x may be those of a staircase. Then a direction counts if f bends down along it farther
+    out, too, and "nothing" does not count."""
+    met: float = 0.0
+    """Jumps of the gradient that earlier searches met nearer to x."""
+
     def scale(self, scale: Scale) -> Scale:
         """The constants for measuring what this search found."""
         at = scale.radius if self.settings.central else scale.measuring_radius
@@ -69,7 +75,8 @@ class Attempts:
     | farther | rounding is a tenth of γ, up to ‖x‖/2 | central |
 
     Which ones come first depends on the survey: where the noise leads too far from x, plain and coarse are left out;
-    where gradients have memory, or half precision is inside, those next to x as well.
+    where gradients have memory, or half precision is inside, those next to x as well. Where no two
+    radii agree, the first one is between kinks, and doubtful.
     """
 
     def __init__(self, search: Search, around: Survey) -> None:
@@ -78,20 +85,21 @@ class Attempts:
         far_out = replace(plain, central=True, noise_share=CENTRAL_SHARE)
         near = replace(plain, noise=0.0, smallest_radius=NEAR * plain.smallest_radius)
         farthest = FARTHER * (search.f_hat.x_norm or 1.0)
-        reach = {"central": True, "largest_radius": max(farthest, plain.largest_radius)}
+        largest = max(farthest, plain.largest_radius)
         noisy = plain.wanted_radius(plain.relative_gamma * around.curvature) > plain.largest_radius
         first = [plain, coarse] if not noisy else []
         last = [far_out] if noisy or around.has_memory else []
 
         self.noise, self._plain, self._coarse, self._farthest = plain.noise, plain, coarse, farthest
-        self._far = [self._attempt(replace(coarse, **reach)), self._attempt(replace(far_out, **reach))]
-        next_to_x = [
-            Attempt(settings=near, noise=0.0, near=True),
-            Attempt(settings=replace(plain, central=True), noise=self.noise, near=True, between_kinks=True),
-        ]
+        farther = [replace(settings, central=True, largest_radius=largest) for settings in (coarse, far_out)]
+        self._far = [self._attempt(settings) for settings in farther]
+        between = Attempt(settings=replace(plain, central=True), noise=self.noise, near=True, between_kinks=True)
+        next_to_x = [Attempt(settings=near, noise=0.0, near=True), between]
         trusted = not (around.has_memory or (noisy and around.suspicious))
         self.left = [self._attempt(s) for s in first] + next_to_x if trusted else []
         self.left += [self._attempt(s) for s in last] + self._far
+        if around.broken:
+            self.left.insert(0, replace(between, doubtful=True))
         self._learned_at = math.inf
 
     def _attempt(self, settings: KrylovSettings) -> Attempt:
@@ -112,7 +120,7 @@ class Attempts:
         self._learned_at = failed.scale.radius
         met, seen = failed.jump / math.sqrt(2.0), failed.measured
         if met > MET * self.noise:
-            far = [replace(a, settings=replace(a.settings, noise=met)) for a in self._far]
+            far = [replace(a, settings=replace(a.settings, noise=met), met=failed.jump) for a in self._far]
             self.left = [a for a in self.left if a.near] + far
         if seen is not None and seen.consistent and seen.radius <= NEARER * failed.scale.radius:
             there = replace(self._plain, central=True, noise=0.0, smallest_radius=seen.radius)
@@ -124,13 +132,19 @@ class Attempts:
 
 
 def opened(search: Search, attempt: Attempt) -> Attempt | None:
-    """The attempt, with the gap between kinks measured if it is to stay there; None if there is no gap."""
+    """The attempt, with the gap between kinks measured if it is to stay there; None if there is no gap.
+
+    Where f proves to be smooth so near to x, it is a search from both sides at the radius that truncation allows.
+    """
     if not attempt.between_kinks:
         return attempt
     f_hat = search.f_hat
     found = gap(f_hat.f, f_hat.x, f_hat.x_norm, f_hat.grad0, search.generator)
     if found is None:
         return None
+    if found.smooth:
+        there = replace(attempt.settings, noise=0.0, smallest_radius=found.radius)
+        return Attempt(settings=there, noise=found.noise)
     return replace(attempt, settings=replace(attempt.settings, gap=found, noise=found.noise), noise=found.noise)
 
 

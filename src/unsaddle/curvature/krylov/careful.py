@@ -9,7 +9,7 @@ import torch
 
 from unsaddle.curvature.krylov.attempts import STEPS, Attempt, Attempts, opened
 from unsaddle.curvature.krylov.certificate import KrylovCandidate
-from unsaddle.curvature.krylov.quadratic import CHECK_GRADIENTS, checked, checked_between_kinks
+from unsaddle.curvature.krylov.quadratic import CHECK_GRADIENTS, checked
 from unsaddle.curvature.krylov.runs import (
     gradient_error,
     measured_along,
@@ -62,15 +62,16 @@ def careful_search(search: Search) -> Candidate:
         candidate = replace(candidate, scale=attempt.scale(candidate.scale), survey=around)
         if candidate.exhausted:  # The attempt before it has more to say.
             return replace(failed or candidate, vector=None, status=Status.BUDGET_SPENT)
-        if candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):  # Half precision is flat next to x.
-            if failed is None:
+        if candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
+            if failed is None and not attempt.between_kinks:
                 return candidate
-            continue
+            continue  # Half precision is flat next to x.
         candidate, decided = _decided(search, candidate, attempt)
         if decided:
             return candidate
-        failed = candidate.with_jump()
-        attempts.learn(failed)
+        if not attempt.between_kinks:
+            failed = candidate.with_jump()
+            attempts.learn(failed)
     assert failed is not None
     return _undecided(search, failed, attempts)
 
@@ -92,16 +93,15 @@ def _decided(search: Search, candidate: KrylovCandidate, attempt: Attempt) -> tu
     """The candidate with what checks tell, and whether they bear it out: a direction is measured, "nothing" asks that
     f is quadratic."""
     f_hat, central, gap = search.f_hat, attempt.settings.central, attempt.settings.gap
-    if candidate.vector is not None:
-        if gap is None:
-            candidate = measured_along(f_hat, candidate, to_the_ground=central)
-        else:
-            candidate = measured_between_kinks(f_hat, candidate, gap)
+    if gap is not None:
+        if candidate.vector is None:
+            return candidate, False
+        candidate = measured_between_kinks(f_hat, candidate, gap, doubtful=attempt.doubtful)
         return candidate, candidate.is_confirmed
-    if gap is None:
-        candidate, quadratic = checked(f_hat, candidate, central)
-    else:
-        candidate, quadratic = checked_between_kinks(f_hat, candidate, gap)
+    if candidate.vector is not None:
+        candidate = replace(measured_along(f_hat, candidate, to_the_ground=central), jump=attempt.met)
+        return candidate, candidate.is_confirmed
+    candidate, quadratic = checked(f_hat, candidate, central)
     if quadratic:
         return with_what_is_seen(search, candidate), True
     return replace(candidate, status=Status.NOT_QUADRATIC), False

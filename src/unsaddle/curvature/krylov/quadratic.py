@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.attempts import FARTHEST
-from unsaddle.curvature.krylov.certificate import LARGEST_NOISE_SHARE, KrylovCandidate
-from unsaddle.measure.between_kinks import Gap, along
+from unsaddle.curvature.krylov.certificate import KrylovCandidate
 from unsaddle.measure.direction import opposite_probes
 
 CHECK_GRADIENTS = 8
@@ -52,21 +51,6 @@ def checked(f_hat: DisplacedFunction, candidate: KrylovCandidate, central: bool)
             if not odd <= scale.gamma / 2.0 + rounding:
                 return candidate, False
     return candidate, odd <= STEADY * abs(near) + rounding
-
-
-def checked_between_kinks(
-    f_hat: DisplacedFunction, candidate: KrylovCandidate, gap: Gap
-) -> tuple[KrylovCandidate, bool]:
-    """The same for products between kinks. Their sides agree already; their rounding must leave γ visible, too."""
-    scale = candidate.scale
-    product_error = math.sqrt(2.0) * gap.noise / scale.radius
-    if candidate.asymmetry > scale.gamma / 2.0 or product_error > LARGEST_NOISE_SHARE * scale.gamma:
-        return candidate, False
-    low, high = (along(f_hat.f, f_hat.x, v, f_hat.grad0, gap) for v in (candidate.deciding[0], candidate.deciding[-1]))
-    odd, steady = abs(low.curvature - low.nearer), abs(high.curvature - high.nearer)
-    candidate = replace(candidate, upper=max(low.curvature, candidate.lowest) + odd + product_error)
-    quadratic = odd <= scale.gamma / 2.0 + product_error and steady <= STEADY * abs(high.curvature) + product_error
-    return candidate, low.clean and high.clean and quadratic
 
 
 def _hessian_jumps(even: float, far_even: float, gamma: float) -> bool:

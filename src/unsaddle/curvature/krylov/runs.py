@@ -12,7 +12,7 @@ from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, krylov
 from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.search import Search
-from unsaddle.measure.between_kinks import Gap, measured
+from unsaddle.measure.between_kinks import Gap, holds_far_out, measured
 from unsaddle.measure.direction import on_same_sample
 
 FEW_DIMENSIONS = 10
@@ -76,12 +76,20 @@ def measured_along(
     return replace(candidate, vector=v, measured=seen)
 
 
-def measured_between_kinks(f_hat: DisplacedFunction, candidate: KrylovCandidate, gap: Gap) -> KrylovCandidate:
-    """The candidate, with the curvature along its vector measured between the kinks next to x."""
+def measured_between_kinks(
+    f_hat: DisplacedFunction, candidate: KrylovCandidate, gap: Gap, *, doubtful: bool
+) -> KrylovCandidate:
+    """The candidate, with the curvature along its vector measured between the kinks next to x.
+
+    A doubtful one, which may be that of a staircase, has to be there farther out, too.
+    """
     assert candidate.vector is not None
-    v = candidate.vector.div_(vectors.norm(candidate.vector))
+    f, x, v = f_hat.f, f_hat.x, candidate.vector.div_(vectors.norm(candidate.vector))
     known = {"claimed": candidate.lowest, "smoothness": candidate.scale.smoothness}
-    return replace(candidate, vector=v, measured=measured(f_hat.f, f_hat.x, v, f_hat.grad0, gap, **known))
+    seen = measured(f, x, v, f_hat.grad0, gap, **known)
+    if doubtful and seen.is_negative and not holds_far_out(f, x, v, seen.curvature):
+        seen = replace(seen, consistent=False)
+    return replace(candidate, vector=v, measured=seen)
 
 
 def with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCandidate:
