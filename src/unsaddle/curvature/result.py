@@ -174,12 +174,12 @@ class Curvature:
 
     @property
     def over_kinks(self) -> str:
-        """A sentence, if F was found to bend down only over a distance with kinks; else empty."""
+        """A sentence, if F was found to bend down only over a distance with kinks or noise; else empty."""
         if self.direction is None or self.jump == 0.0:
             return ""
         return (
             f" That is how F bends over a distance of {self.measurements[0].radius:.1g}: nearer to x its gradient "
-            f"jumps by about {self.jump:.1g}, as at kinks, and the Hessian at x itself may be another."
+            f"jumps by about {self.jump:.1g}, at kinks or by noise, and the Hessian at x itself may be another."
         )
 
     def where(self) -> Where | None:

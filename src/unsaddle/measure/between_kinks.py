@@ -31,6 +31,9 @@ DECAYS = (0.05, 0.4)
 """At half the distance the even part of truncation falls to a quarter, or to a sixteenth. Among many kinks it falls to
 a half at least, and that of one kink stays, or vanishes at once."""
 
+JUMPS = 0.9
+"""At half the distance the gradient changes by half as much. More than this share is a jump at x, or rounding."""
+
 SUMS = 16.0
 """Roundings of a difference of two gradients: at x = 0 all rounding is of this kind."""
 
@@ -90,7 +93,7 @@ class Opposite(NamedTuple):
 def gap(f: SampledFunction, x: Tensor, x_norm: float, grad0: Tensor, generator: torch.Generator) -> Gap | None:
     """Measures rounding, and how far the gap reaches along a random direction. None if kinks leave no gap.
 
-    Cost: six gradients, and two for every radius that is tried.
+    Cost: eight gradients, and two for every radius that is tried.
     """
     scale, eps = x_norm or 1.0, torch.finfo(x.dtype).eps
     levels = []
@@ -99,10 +102,10 @@ def gap(f: SampledFunction, x: Tensor, x_norm: float, grad0: Tensor, generator: 
         levels.append(vectors.norm(f.grad_at_sum(x, v, r) + f.grad_at_sum(x, v, -r) - 2.0 * grad0))
     level = LEVEL * min((even for even in levels if even > 0.0), default=0.0)
     start, nearest = FIRST_RADIUS[x.dtype] * scale, NEAREST * eps * (x_norm or eps)
-    probes = opposite(
-        f, x, vectors.random_direction(x, generator), grad0, Gap(radius=start, nearest=nearest, level=level)
-    )
-    if not probes.clean:
+    v = vectors.random_direction(x, generator)
+    probes = opposite(f, x, v, grad0, Gap(radius=start, nearest=nearest, level=level))
+    half = opposite(f, x, v, grad0, Gap(radius=probes.radius / 2.0, nearest=nearest, level=level))
+    if not probes.clean or vectors.norm(half.difference) > JUMPS * vectors.norm(probes.difference):
         return None
     return Gap(radius=probes.radius, nearest=nearest, level=level, smooth=probes.smooth)
 

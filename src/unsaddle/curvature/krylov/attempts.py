@@ -53,7 +53,7 @@ class Attempt:
     """Whether gradients next to x may be those of a staircase. Then a direction counts if f bends down along it farther
     out, too, and "nothing" does not count."""
     met: float = 0.0
-    """Jumps of the gradient that earlier searches met nearer to x."""
+    """How far the gradient jumps nearer to x, at kinks or by noise, if the search goes so far out because of that."""
 
     def scale(self, scale: Scale) -> Scale:
         """The constants for measuring what this search found."""
@@ -103,7 +103,7 @@ class Attempts:
         self._learned_at = math.inf
 
     def _attempt(self, settings: KrylovSettings) -> Attempt:
-        return Attempt(settings=settings, noise=self.noise)
+        return Attempt(settings=settings, noise=self.noise, met=self.noise if settings.central else 0.0)
 
     def allow(self, earlier: KrylovCandidate) -> bool:
         """Whether an earlier search is as good as the next attempt."""
