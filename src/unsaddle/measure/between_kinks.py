@@ -34,6 +34,9 @@ a half at least, and that of one kink stays, or vanishes at once."""
 JUMPS = 0.9
 """At half the distance the gradient changes by half as much. More than this share is a jump at x, or rounding."""
 
+ONE_SIDED = 3.0
+"""A kink is on the side where the gradient changes this many times more than on the other one."""
+
 SUMS = 16.0
 """Roundings of a difference of two gradients: at x = 0 all rounding is of this kind."""
 
@@ -67,18 +70,20 @@ class Opposite(NamedTuple):
     """Two gradients on opposite sides of x."""
 
     difference: Tensor
-    """∇f(x+rv) − ∇f(x−rv)."""
+    """∇f(x+rv) − ∇f(x−rv); or twice that between x and one side, if a kink is on the other one."""
     radius: float
     """r."""
     evens: tuple[float, ...]
     """The even part at each radius that was tried."""
     level: float
     """What rounding makes of the last of them, at most."""
+    sided: bool = False
+    """Whether a kink nearer than every radius is on one side, so that the other side is taken."""
 
     @property
     def clean(self) -> bool:
         """Whether there is no kink between them and x, as far as rounding lets see."""
-        return self.evens[-1] <= self.level
+        return self.sided or self.evens[-1] <= self.level
 
     @property
     def smooth(self) -> bool:
@@ -87,7 +92,7 @@ class Opposite(NamedTuple):
         falls = (
             DECAYS[0] * a <= b <= DECAYS[1] * a or (b <= self.level and DECAYS[0] * a <= self.level) for a, b in pairs
         )
-        return self.clean and bool(pairs) and all(falls)
+        return self.clean and not self.sided and bool(pairs) and all(falls)
 
 
 def gap(f: SampledFunction, x: Tensor, x_norm: float, grad0: Tensor, generator: torch.Generator) -> Gap | None:
@@ -111,16 +116,22 @@ def gap(f: SampledFunction, x: Tensor, x_norm: float, grad0: Tensor, generator: 
 
 
 def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap) -> Opposite:
-    """Gradients at x ± rv for a unit v, at the first of r, r/2, r/4, … without a kink, or at the nearest radius."""
+    """Gradients at x ± rv for a unit v, at the first of r, r/2, r/4, … without a kink, or at the nearest radius.
+
+    A kink may be nearer still. It is on one side, and the gradient changes less on the other one.
+    """
     radius, eps, evens = within.radius, torch.finfo(x.dtype).eps, list[float]()
     while True:
-        above = f.grad_at_sum(x, v, radius).clone()
-        below = f.grad_at_sum(x, v, -radius)
-        difference = above - below
-        evens.append(vectors.norm(above.add_(below).sub_(grad0, alpha=2.0)))
-        probes = Opposite(difference, radius, tuple(evens), within.level + SUMS * eps * vectors.norm(difference))
-        if probes.clean or radius < 2.0 * within.nearest:
-            return probes
+        above = f.grad_at_sum(x, v, radius) - grad0
+        below = grad0 - f.grad_at_sum(x, v, -radius)
+        evens.append(vectors.norm(above - below))
+        level = within.level + SUMS * eps * vectors.norm(above + below)
+        if evens[-1] <= level:
+            return Opposite(above + below, radius, tuple(evens), level)
+        if radius < 2.0 * within.nearest:
+            low, high = sorted((above, below), key=vectors.norm)
+            sided = vectors.norm(high) > ONE_SIDED * vectors.norm(low)
+            return Opposite(2.0 * low, radius, tuple(evens), level, sided)
         radius /= 2.0
 
 
