@@ -23,6 +23,9 @@ LEVELS, LEVEL = (1.0, 0.25, 0.0625), 3.0
 """Rounding is measured at these radii, in roundings of x. The even part of a probe without a kink is at most so many
 times the smallest of the three."""
 
+GAP_GRADIENTS = 64
+"""The most gradients of `gap`: eight, and two for every halving of the first radius of float64."""
+
 NEAREST = 1.0 / 8.0
 """The nearest radius, in roundings of x. Fewer coordinates move there, and the direction is another one. At x = 0 every
 radius is possible, and this is in squared roundings of 1."""

@@ -10,12 +10,15 @@ import torch
 from unsaddle.curvature.krylov.certificate import LARGEST_NOISE_SHARE, KrylovCandidate, KrylovSettings
 from unsaddle.curvature.krylov.runs import gradient_error, settings_for
 from unsaddle.curvature.search import Search
-from unsaddle.measure.between_kinks import gap
+from unsaddle.measure.between_kinks import GAP_GRADIENTS, gap
 from unsaddle.measure.direction import Scale
 from unsaddle.measure.survey import Survey
 
 STEPS = 2000
 """The most steps of a search."""
+
+STEPS_BETWEEN_KINKS = 100
+"""The most steps of a search between kinks, which excludes nothing."""
 
 NOISE_SHARE = {torch.float32: 0.1, torch.float64: 1e-4}
 """Rounding in a product as a share of γ, at the radius of the first attempt."""
@@ -47,11 +50,11 @@ class Attempt:
     near: bool = False
     """Whether it stays near to x, whatever the noise: kinks look like noise there."""
     between_kinks: bool = False
-    """Whether it stays between the kinks next to x. The gap between them is measured when its turn has come."""
-
+    """Whether it stays between the kinks next to x. The gap between them is measured when its turn has come. It only
+    looks for a direction: beyond the kinks f may fall, so that "nothing" between them does not count."""
     doubtful: bool = False
     """Whether gradients next to x may be those of a staircase. Then a direction counts if f bends down along it farther
-    out, too, and "nothing" does not count."""
+    out, too."""
     met: float = 0.0
     """How far the gradient jumps nearer to x, at kinks or by noise, if the search goes so far out because of that."""
 
@@ -75,11 +78,11 @@ class Attempts:
     | farther | rounding is a tenth of γ, up to ‖x‖/2 | central |
 
     Which ones come first depends on the survey: where the noise leads too far from x, plain and coarse are left out;
-    where gradients have memory, or half precision is inside, those next to x as well. Where no two
-    radii agree, the first one is between kinks, and doubtful.
+    where gradients have memory, or half precision is inside, those next to x as well. Where no two radii agree, the
+    first one is between kinks, and doubtful. Where the caller or the oracle sets the radius, none is between kinks.
     """
 
-    def __init__(self, search: Search, around: Survey) -> None:
+    def __init__(self, search: Search, around: Survey, *, radius_is_open: bool) -> None:
         plain = _plain(search, around)
         coarse = replace(plain, noise_share=LARGEST_NOISE_SHARE)
         far_out = replace(plain, central=True, noise_share=CENTRAL_SHARE)
@@ -93,13 +96,14 @@ class Attempts:
         self.noise, self._plain, self._coarse, self._farthest = plain.noise, plain, coarse, farthest
         farther = [replace(settings, central=True, largest_radius=largest) for settings in (coarse, far_out)]
         self._far = [self._attempt(settings) for settings in farther]
-        between = Attempt(settings=replace(plain, central=True), noise=self.noise, near=True, between_kinks=True)
-        next_to_x = [Attempt(settings=near, noise=0.0, near=True), between]
+        inside = replace(plain, central=True, num_steps=STEPS_BETWEEN_KINKS)
+        between = [Attempt(settings=inside, noise=self.noise, near=True, between_kinks=True)] if radius_is_open else []
+        next_to_x = [Attempt(settings=near, noise=0.0, near=True), *between]
         trusted = not (around.has_memory or (noisy and around.suspicious))
         self.left = [self._attempt(s) for s in first] + next_to_x if trusted else []
         self.left += [self._attempt(s) for s in last] + self._far
         if around.broken:
-            self.left.insert(0, replace(between, doubtful=True))
+            self.left = [replace(attempt, doubtful=True) for attempt in between] + self.left
         self._learned_at = math.inf
 
     def _attempt(self, settings: KrylovSettings) -> Attempt:
@@ -132,18 +136,20 @@ class Attempts:
 
 
 def opened(search: Search, attempt: Attempt) -> Attempt | None:
-    """The attempt, with the gap between kinks measured if it is to stay there; None if there is no gap.
+    """The attempt, with the gap between kinks measured if it is to stay there; None if there is no gap, or no budget.
 
     Where f proves to be smooth so near to x, it is a search from both sides at the radius that truncation allows.
     """
     if not attempt.between_kinks:
         return attempt
+    if not search.affords(GAP_GRADIENTS):
+        return None
     f_hat = search.f_hat
     found = gap(f_hat.f, f_hat.x, f_hat.x_norm, f_hat.grad0, search.generator)
     if found is None:
         return None
-    if found.smooth:
-        there = replace(attempt.settings, noise=0.0, smallest_radius=found.radius)
+    if found.smooth and not attempt.doubtful:
+        there = replace(attempt.settings, noise=0.0, smallest_radius=found.radius, num_steps=STEPS)
         return Attempt(settings=there, noise=found.noise)
     return replace(attempt, settings=replace(attempt.settings, gap=found, noise=found.noise), noise=found.noise)
 

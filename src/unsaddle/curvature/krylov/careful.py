@@ -49,7 +49,7 @@ def careful_search(search: Search) -> Candidate:
     if around.again is not None:  # The first gradient is that of a solver that had not moved.
         search.f_hat.renew(around.again)
 
-    attempts, failed = Attempts(search, around), None
+    attempts, failed = Attempts(search, around, radius_is_open=radius_is_open), None
     if first is not None and first.vector is not None:  # It was measured already, and was not confirmed.
         failed, first = replace(first, survey=around).with_jump(), None
         attempts.learn(failed)
@@ -60,9 +60,9 @@ def careful_search(search: Search) -> Candidate:
         reused, first = first if first is not None and attempts.allow(first) else None, None
         candidate = reused or run(search, attempt.settings, CHECK_GRADIENTS, search.question.keep_history)
         candidate = replace(candidate, scale=attempt.scale(candidate.scale), survey=around)
-        if candidate.exhausted:  # The attempt before it has more to say.
+        if candidate.exhausted and not attempt.between_kinks:  # The attempt before it has more to say.
             return replace(failed or candidate, vector=None, status=Status.BUDGET_SPENT)
-        if candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
+        if candidate.exhausted or candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
             if failed is None and not attempt.between_kinks:
                 return candidate
             continue  # Half precision is flat next to x.
@@ -99,8 +99,8 @@ def _decided(search: Search, candidate: KrylovCandidate, attempt: Attempt) -> tu
         candidate = measured_between_kinks(f_hat, candidate, gap, doubtful=attempt.doubtful)
         return candidate, candidate.is_confirmed
     if candidate.vector is not None:
-        candidate = replace(measured_along(f_hat, candidate, to_the_ground=central), jump=attempt.met)
-        return candidate, candidate.is_confirmed
+        candidate = measured_along(f_hat, candidate, to_the_ground=central)
+        return (replace(candidate, jump=attempt.met), True) if candidate.is_confirmed else (candidate, False)
     candidate, quadratic = checked(f_hat, candidate, central)
     if quadratic:
         return with_what_is_seen(search, candidate), True
