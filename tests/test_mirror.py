@@ -47,6 +47,11 @@ SUITES = {
 ELSEWHERE = {
     "baselines/test_contract.py": ["baselines/constants.py", "baselines/guard.py", "baselines/samples.py"],
     "baselines/test_sncg.py": ["baselines/lowest_curvature.py"],
+    "curvature/krylov/test_careful.py": [
+        "curvature/krylov/attempts.py",
+        "curvature/krylov/quadratic.py",
+        "curvature/krylov/surroundings.py",
+    ],
     "curvature/krylov/test_extractor.py": ["curvature/krylov/runs.py"],
     "curvature/test_contract.py": ["curvature/extractor.py"],
     "curvature/test_extract.py": ["curvature/auto.py", "curvature/result.py"],

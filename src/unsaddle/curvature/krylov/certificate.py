@@ -16,6 +16,8 @@ from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer
+from unsaddle.measure import between_kinks
+from unsaddle.measure.between_kinks import Gap
 from unsaddle.measure.direction import Scale
 from unsaddle.theory.start import unlucky_component
 
@@ -52,6 +54,8 @@ class KrylovSettings:
     """An estimate of ‖∇²f(x)‖ for the first radius, if γ is not given."""
     central: bool = False
     """Take products from both sides, (∇f(x+rq) − ∇f(x−rq))/(2r), with two gradients each."""
+    gap: Gap | None = None
+    """Take central products between kinks, each as near to x as its two sides agree; None for one radius."""
     basis: int = 20
     """Vectors to keep."""
     farther: int = 0
@@ -85,6 +89,11 @@ class KrylovCandidate(Candidate):
 
     steps: int = 0
     """Products that the search took."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the curvature along the vector was measured, and is negative beyond its error."""
+        return self.measured is not None and self.measured.is_negative
 
     def with_jump(self) -> KrylovCandidate:
         """The candidate, with how far the gradient jumped where the search probed: at kinks, or by noise."""
@@ -131,10 +140,19 @@ def krylov(
     allowed = _log_unlucky(x, settings.delta)
     softly = _log_unlucky(x, min(settings.delta, SOFT_DELTA))
     history: list[tuple[int, float]] = []
-    radius, steps = settings.smallest_radius, 0
+    radius, steps, gap = settings.smallest_radius, 0, settings.gap
+    widest = math.inf if gap is None else 2.0 * gap.radius
+    if gap is not None:
+        radius = gap.radius
 
     def take_product(q: Tensor, out: Tensor) -> None:
-        (f_hat.central_product if settings.central else f_hat.product)(q, radius, out)
+        nonlocal radius, gap
+        if gap is None:
+            (f_hat.central_product if settings.central else f_hat.product)(q, radius, out)
+            return
+        probes = between_kinks.opposite(f_hat.f, x, q, f_hat.grad0, gap)
+        torch.div(probes.difference, 2.0 * probes.radius, out=out)
+        radius, gap = min(radius, probes.radius), replace(gap, radius=min(2.0 * probes.radius, widest))
 
     # `start` is for comparisons only: the proof that there is nothing needs a random start.
     start = vectors.random_direction(x, generator) if start is None else start
@@ -191,7 +209,8 @@ def krylov(
 
     proven = False
     for step in range(settings.num_steps):
-        radius = settings.radius(gamma_for_radius())
+        if gap is None:
+            radius = settings.radius(gamma_for_radius())
         if not process.expand():
             return candidate(Status.NOT_FINITE)
         steps += 1
