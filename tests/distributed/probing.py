@@ -154,7 +154,7 @@ def metric(kind: str, folder: Path) -> dict[str, Any]:
     assert isinstance(scaling, Diagonal)
     found, verdict = negative_curvature(F, metric=adam, seed=1), is_minimum(F, metric=adam, seed=1)
     return {
-        "sizes": whole(scaling.scale, F),
+        "sizes": whole(scaling.apply(torch.ones_like(F.point)), F),
         "ends": [scaling.smallest, scaling.largest],
         "status": found.status.name,
         "curvature": found.curvature,

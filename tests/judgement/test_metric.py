@@ -15,7 +15,6 @@ from torch.utils.data import TensorDataset
 
 from unsaddle import FiniteSum, Function, ModelObjective, is_minimum, negative_curvature, numpy_function
 from unsaddle.metric.given import as_map
-from unsaddle.metric.maps import Diagonal
 
 D = 30
 
@@ -218,8 +217,7 @@ def gradients(objective: ModelObjective, h: Tensor, metric: torch.optim.Adam | N
     scale, smallest = torch.ones(len(h), dtype=h.dtype), 1.0
     if metric is not None:
         scaling = as_map(metric, objective, objective.point)
-        assert isinstance(scaling, Diagonal)
-        scale, smallest = scaling.scale, scaling.smallest
+        scale, smallest = scaling.apply(scale), scaling.smallest
     lowest = float(torch.linalg.eigvalsh(scale[:, None] * h * scale)[0])
     how = {"gamma": -0.95 * lowest / smallest**2, "seed": seed, "keep_history": True}
     found = negative_curvature(objective, extractor="krylov", metric=metric, **how)  # type: ignore[arg-type]

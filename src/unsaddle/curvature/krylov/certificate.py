@@ -61,7 +61,7 @@ class KrylovSettings:
     farther: int = 0
     """Steps to take even though eigenvalues below −γ are excluded, to see softer ones."""
     fine: float = 0.0
-    """Those steps end once eigenvalues below −`fine`·L1 are excluded, or one is known; 0 for no such end."""
+    """Those steps end once eigenvalues below −`fine`·γ are excluded, or one is known; 0 for no such end."""
     accuracy: float = 0.1
     """A Ritz pair below −γ/2 is returned when its residual is at most this share of its value."""
 
@@ -118,7 +118,7 @@ def krylov(
         found:    θ ≤ −γ/2 and the residual b|s_last| ≤ accuracy·|θ|
         nothing:  θ > −γ/2, and an eigenvector below −γ could only be missed if the start's component along it were so
                   small that a random start has it with probability at most δ (`Projection.log_missed`)
-        `farther` steps are taken even so, until the same is known of −`fine`·L1, at δ ≤ 1e-4, or a softer θ is exact
+        `farther` steps are taken even so, until the same is known of −`fine`·γ, at δ ≤ 1e-4, or a softer θ is exact
         at `basis` vectors: keep Ritz vectors of both ends and q_{j+1} (thick restart)
 
     No constant of f is needed. The radius follows γ. A γ that is not given is a hundredth of the largest |eigenvalue|
@@ -187,7 +187,7 @@ def krylov(
         return seen.excluded(allowed, 2.0 * largest()) + error
 
     def fine_enough() -> bool:
-        below = settings.fine * largest()
+        below = settings.fine * gamma()
         known = seen.values[0] < -below and seen.residuals[0] <= settings.accuracy * abs(float(seen.values[0]))
         return bool(below > 0.0 and (known or seen.log_missed(below) <= softly))
 

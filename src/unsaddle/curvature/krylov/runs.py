@@ -18,8 +18,8 @@ from unsaddle.measure.direction import on_same_sample
 FEW_DIMENSIONS = 10
 """In so few dimensions a search goes on until every eigenvalue is known."""
 
-FINE = 1e-4
-"""A search that may go farther ends once curvature below −`FINE`·L1 is excluded."""
+FINE = 1e-2
+"""A search that may go farther ends once curvature below −`FINE`·γ is excluded: by default 1e-4·L1."""
 
 OPEN = 1e-7
 """In few dimensions a lowest curvature whose sign is within the error of the products is measured, if that error is
@@ -41,7 +41,7 @@ def settings_for(search: Search, **how: Any) -> KrylovSettings:
     few = search.question.seen_counts and search.dimension <= min(FEW_DIMENSIONS, search.basis)
     relative = share * RELATIVE_GAMMA
     farther, fine = (search.dimension, 0.0) if few else (search.question.farther, FINE)
-    how = how | {"basis": search.basis, "farther": farther, "fine": fine}
+    how = how | {"basis": search.basis, "farther": farther, "fine": fine, "accuracy": search.question.accuracy}
     return KrylovSettings(delta=search.delta, gamma=gamma, relative_gamma=relative, **how)
 
 
