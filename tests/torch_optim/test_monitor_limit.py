@@ -27,19 +27,20 @@ def test_gradient_descent_diverges_just_above_its_limit(settings):
         assert (abs(float(x.detach())) > 1.0) is grows
 
 
-def test_adam_leaves_just_above_its_limit_in_its_own_metric():
+def test_adam_diverges_just_above_its_limit_once_its_moments_have_settled():
     """ε is so large that S = 1 near to zero. Farther out second moments grow and end the divergence, so peaks count."""
     for share, grows in ((0.97, False), (1.03, True)):
-        x, start = nn.Parameter(torch.tensor([1e-9], dtype=torch.float64)), 1e-9
+        x, start, farthest = nn.Parameter(torch.zeros(1, dtype=torch.float64)), 1e-9, 0.0
         optimizer = torch.optim.Adam([x], lr=0.01, eps=1.0)
-        curvature, farthest = share * limit(optimizer).curvature, 0.0
-        for step in range(3000):
+        curvature = share * limit(optimizer).curvature
+        for step in range(400):
+            if step == 200:  # Until then the corrections for moments that began at zero fade.
+                x.data.fill_(start)
             optimizer.zero_grad()
             (0.5 * curvature * x.square()).sum().backward()
             optimizer.step()
-            farthest = max(farthest, abs(float(x.detach()))) if step > 500 else 0.0
-        assert float(sizes(optimizer, FlatParameters([x]))[0]) == pytest.approx(1.0, rel=0.1)
-        assert (farthest > 10.0 * start) is grows
+            farthest = max(farthest, abs(float(x.detach())))
+        assert (farthest > 100.0 * start) is grows
 
 
 def test_sizes_are_what_steps_divide_by():

@@ -27,12 +27,12 @@ from unsaddle.torch_optim.neon import BATCH_SEEDS, Neon
 FIRST = 10
 """Training steps before the first search: second moments of an adaptive optimizer have settled a little by then."""
 
-SEARCHING = 0.25
+SEARCHING = 0.3
 """The share of the budget that searches may take; the rest is for measurements."""
 
-EACH = 1.5
+EACH = 1.25
 """An evaluation counts as so many gradients, so that the time stays within the budget, too: replaying and putting back
-take up to half a gradient of a network whose gradient takes 3 ms (`benchmarks.monitor`)."""
+take time, most for a network whose gradient takes 3 ms (`benchmarks.monitor`)."""
 
 CALM = 0.9
 """After a warning, λ_max has to fall below this share of the limit before the next one."""
@@ -149,7 +149,11 @@ class CurvatureMonitor:
 
     @property
     def rows(self) -> list[CurvatureRow]:
-        return [CurvatureRow.from_row(row) for row in self._track.rows]
+        return self.rows_since(0)
+
+    def rows_since(self, number: int) -> list[CurvatureRow]:
+        """All rows but the first `number`."""
+        return [CurvatureRow.from_row(row) for row in self._track.rows[number:]]
 
     @property
     def overhead(self) -> float:

@@ -45,6 +45,10 @@ FEWEST, APART = 2, 2.0
 """λ_max is the mean of the last two measurements or more: of twice as many each time the older half differs from the
 newer one by no more than so many standard errors."""
 
+LOST = 0.5
+"""A direction that has less than this share of the highest curvature of the batch of a search is replaced: it has lost
+the eigenvector. More is what single batches differ by."""
+
 LOWEST_MEASUREMENTS = 8
 """Fresh batches that measure the direction of the lowest curvature after a search, in turn with the highest."""
 
@@ -158,7 +162,7 @@ def search(track: Track, batch: Batch, sizes: Tensor | None, seed: int) -> None:
     values = found.projection.values
     track.ends, track.lows = (float(values[0]), float(values[-1])), []
     track.lowest = found.vector(0)
-    if track.highest is None:
+    if track.highest is None or track.sharpness[0] < LOST * track.ends[1]:
         track.highest, track.curvatures = found.vector(-1), []
 
 
