@@ -72,7 +72,7 @@ ELSEWHERE = {
     ],
     "judgement/test_minimum.py": ["judgement/plots.py", "judgement/verdict.py"],
     "objectives/model/test_objective.py": ["objectives/model/replay.py"],
-    "objectives/model/test_refusals.py": ["objectives/model/hooks.py", "objectives/model/rng.py"],
+    "objectives/model/test_refusals.py": ["objectives/model/hooks.py"],
     "objectives/test_numpy_function.py": ["objectives/deterministic.py"],
     "problems/test_formulas.py": [
         "problems/hadamard_regression.py",

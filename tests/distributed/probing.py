@@ -302,9 +302,10 @@ def rounding(kind: str, folder: Path) -> dict[str, Any]:
         changed["dot"] += off != 1.0
         return true_dot(a, b) * off
 
-    def eigh(matrix: projection.Array) -> projection.Array:
+    def eigh(matrix: projection.Array) -> projection.Pairs:
         changed["eigh"] += off != 1.0
-        return true_eigh(matrix) * off
+        values, vectors = true_eigh(matrix)
+        return values * off, vectors * off
 
     model = wrap(network(torch.float64), kind)
     F = ModelObjective(model, loss, own_rows(torch.float64), micro_batch=64)
