@@ -95,8 +95,10 @@ ELSEWHERE = {
     "test_cli.py": ["commands/output.py", "commands/report.py", "commands/reproduce.py"],
     "test_methods.py": ["options.py", "progress.py"],
     "curvature/test_renormalisation.py": ["theory/renormalised.py"],
+    "torch_optim/test_checkpoint.py": ["torch_optim/checkpointed.py"],
     "torch_optim/test_neon.py": ["torch_optim/around.py", "torch_optim/callers.py"],
     "torch_optim/test_online.py": ["torch_optim/batch.py"],
+    "torch_optim/test_policy.py": ["torch_optim/plateau.py", "torch_optim/rules.py"],
     "torch_optim/test_verdicts.py": [
         "torch_optim/at_once.py",
         "torch_optim/events.py",

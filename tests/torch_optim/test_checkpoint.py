@@ -8,7 +8,7 @@ from torch import nn
 
 from tests.torch_optim.training import closure_over
 from unsaddle import Neon
-from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.state import COLLECT, IDLE, TRIAL
 
 BASES = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
@@ -35,13 +35,13 @@ def steps(neon, model, first, count, until=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", BASES.values(), ids=BASES.keys())
-@pytest.mark.parametrize("phase", [policy.IDLE, policy.COLLECT, policy.TRIAL])
+@pytest.mark.parametrize("phase", [IDLE, COLLECT, TRIAL])
 def test_a_run_that_was_saved_and_loaded_goes_on_bit_for_bit(phase, make):
     torch.manual_seed(0)
     model = network()
     neon = Neon(make(model.parameters()), every=20, max_overhead=1.0)
     step = steps(neon, model, 0, 12)
-    if phase != policy.IDLE:
+    if phase != IDLE:
         step = steps(neon, model, step, 400, until=lambda: neon.phase == phase)
     assert neon.phase == phase
     file = io.BytesIO()
@@ -68,7 +68,7 @@ def test_a_run_that_was_saved_and_loaded_goes_on_bit_for_bit(phase, make):
 def test_loading_puts_the_direction_where_the_parameters_are():
     model = network()
     neon = Neon(torch.optim.SGD(model.parameters(), lr=0.05), every=20, max_overhead=1.0)
-    steps(neon, model, 0, 400, until=lambda: neon.phase == policy.COLLECT)
+    steps(neon, model, 0, 400, until=lambda: neon.phase == COLLECT)
     double = network().double()
     resumed = Neon(torch.optim.SGD(double.parameters(), lr=0.05))
     resumed.load_state_dict(neon.state_dict())

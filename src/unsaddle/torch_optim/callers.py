@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from unsaddle.torch_optim.closure import Closure
+from unsaddle.torch_optim.closure import Closure, ClosureObjective
 
 CANNOT_LOOK = (
     "Neon has seen neither a closure nor an objective, so that it cannot look for saddles: write "
@@ -28,20 +29,27 @@ def what_to_write(optimizer: Any, of_the_base: dict[str, Any]) -> str:
     return f"optimizer must be an instance of a torch optimizer, which Neon wraps, got {got}; {write}"
 
 
-class Companion(Protocol):
-    """Works beside the first call of a closure."""
+class Collector:
+    """Measures a candidate beside the first call of a closure, with the gradient that the base takes anyway."""
+
+    def __init__(self, batch: Callable[[], ClosureObjective], measure: Callable[[ClosureObjective], None]) -> None:
+        self._make, self._measure = batch, measure
+        self._batch: ClosureObjective | None = None
 
     def before(self) -> None:
-        """Called before the closure runs, with the random numbers that it will draw."""
+        """Before the closure runs: the random numbers that it will draw are those of the probe, too."""
+        self._batch = self._make()
 
     def after(self) -> None:
-        """Called after it ran, with its gradients in place."""
+        """After it ran: its gradients are in place, and the parameters are where they were taken."""
+        assert self._batch is not None
+        self._measure(self._batch)
 
 
 class Counted:
     """The closure as the base calls it. Counts the calls, and checks on the first one that backward was called."""
 
-    def __init__(self, closure: Closure, watched: list[Tensor] | None, collector: Companion | None) -> None:
+    def __init__(self, closure: Closure, watched: list[Tensor] | None, collector: Collector | None) -> None:
         self._closure, self.calls, self._watched, self._collector = closure, 0, watched, collector
 
     def _gradients(self) -> list[tuple[Tensor | None, int]]:

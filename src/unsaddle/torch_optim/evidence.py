@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.state import State
 
 Fields = dict[str, Any]
 """Fields of an `Event` by name."""
@@ -24,7 +25,7 @@ class Evidence(NamedTuple):
     """The samples it was measured on, as " on 4 fresh batches"; empty for all samples."""
 
     @classmethod
-    def of(cls, state: policy.State) -> Evidence:
+    def of(cls, state: State) -> Evidence:
         """From the curvatures of batches. If the loss was the same on all, nothing shows that they were fresh."""
         seen, n = policy.collected(state), len(state.curvatures)
         losses = [float(loss) for loss in state.losses[-n:]]
