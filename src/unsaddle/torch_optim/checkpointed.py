@@ -111,7 +111,7 @@ def _group_named(name: str | None) -> Any:
     if name is None:
         return None
     try:
-        return distributed_c10d._resolve_process_group(name)  # type: ignore[arg-type]
+        return distributed_c10d._resolve_process_group(name)  # type: ignore[attr-defined, arg-type]
     except (RuntimeError, KeyError, ValueError) as error:
         raise ValueError(
             f"this Neon was pickled with the process group {name!r}, and here there is none of that name: expected "
