@@ -114,10 +114,10 @@ def autoencoder(size: int = 16, rest: float = 0.1) -> Staircase:
         ),
         loss=lambda model, batch: (model(batch[0]) - batch[0]).square().sum(dim=1).mean(),
         batches=batches,
-        judged=lambda seed: rows(generator_of(8500 + seed), 2048),
+        judged=lambda seed: rows(generator_of(8500 + seed), 1024),
         levels=between(left),
         rates={"sgd": 1e-3, "adamw": 1e-3},
-        steps=4000,
+        steps=3000,
     )
 
 
@@ -160,10 +160,10 @@ def linear_attention() -> Staircase:
         make=lambda seed: seeded(seed, lambda: small(LinearAttention(size, 8), 0.05)),
         loss=lambda model, batch: (model(*batch[:3]) - batch[3]).square().mean(),
         batches=batches,
-        judged=lambda seed: rows(generator_of(9500 + seed), 4096),
+        judged=lambda seed: rows(generator_of(9500 + seed), 2048),
         levels=between(left),
         rates={"sgd": 1e-2, "adamw": 1e-3},
-        steps=4000,
+        steps=3000,
     )
 
 
@@ -187,7 +187,7 @@ def modular_addition(modulus: int = 11, hidden: int = 64) -> Staircase:
         judged=pairs,
         levels=(0.95 * chance, 0.5 * chance, 0.1 * chance),
         rates={"sgd": 0.1, "adamw": 1e-3},
-        steps=4000,
+        steps=3000,
     )
 
 

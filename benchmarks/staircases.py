@@ -11,7 +11,7 @@ the same batches:
   seeds; chosen anew for each problem and optimizer: nobody has it.
 - *Neon* around it, with nothing but its defaults.
 
-A level is reached once the loss on fixed rows, looked at every five steps, is below it. Printed are medians over the
+A level is reached once the loss on fixed rows, looked at every ten steps, is below it. Printed are medians over the
 seeds of the training steps to each level (of all gradients for Neon), "–" where most runs did not get there; and in how
 many of the seeds a way is ahead of bare at the last level that both reach, in gradients.
 """
@@ -41,12 +41,12 @@ OPTIMIZERS = {
     "sgd": lambda parameters, lr: torch.optim.SGD(parameters, lr=lr, momentum=0.9),
     "adamw": lambda parameters, lr: torch.optim.AdamW(parameters, lr=lr, weight_decay=0.0),
 }
-CHECK, TUNED_ON = 5, 3
+CHECK, TUNED_ON = 10, 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Climb:
-    """One training: when it reached each level (inf if it did not), and its losses every five steps."""
+    """One training: when it reached each level (inf if it did not), and its losses every ten steps."""
 
     steps: list[float]
     gradients: list[float]
