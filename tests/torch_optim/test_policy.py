@@ -133,6 +133,19 @@ def test_fresh_batches_decide_by_their_interval(curvatures, answer):
     assert policy.confirmation(state, policy.collected(state)) == answer
 
 
+def test_the_error_is_that_of_what_is_claimed():
+    skewed = [-1.0, -1.3, -0.8, -1.1, -3.0, *([-0.9, -1.0] * 12)]
+    claimed = State(gamma=0.1, curvatures=skewed)
+    seen = policy.collected(claimed)
+    assert seen.upper < 0.0
+    assert policy.one_sided(claimed, seen) == seen.upper - seen.mean != seen.error
+    excluded = State(gamma=0.1, curvatures=[-c for c in skewed])
+    seen = policy.collected(excluded)
+    assert policy.one_sided(excluded, seen) == seen.mean - seen.lower != seen.error
+    open_ = State(gamma=0.1, curvatures=[0.4 * (-1) ** i for i in range(20)])
+    assert policy.one_sided(open_, policy.collected(open_)) == policy.collected(open_).error
+
+
 def test_some_tens_of_batches_measure_and_more_only_while_it_looks_like_a_saddle_and_the_loss_does_not_fall():
     looks, does_not = [-0.9, 0.5] * 30, [0.5, -0.6] * 30
     assert policy.collected(State(curvatures=looks)).upper > 0.0

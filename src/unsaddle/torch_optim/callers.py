@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from unsaddle.torch_optim.closure import Closure, ClosureObjective
+from unsaddle.torch_optim.replicas import Replicas
 
 CANNOT_LOOK = (
     "Neon has seen neither a closure nor an objective, so that it cannot look for saddles: write "
@@ -49,8 +51,11 @@ class Collector:
 class Counted:
     """The closure as the base calls it. Counts the calls, and checks on the first one that backward was called."""
 
-    def __init__(self, closure: Closure, watched: list[Tensor] | None, collector: Collector | None) -> None:
+    def __init__(
+        self, closure: Closure, watched: list[Tensor] | None, collector: Collector | None, replicas: Replicas | None
+    ) -> None:
         self._closure, self.calls, self._watched, self._collector = closure, 0, watched, collector
+        self._replicas = replicas
 
     def _gradients(self) -> list[tuple[Tensor | None, int]]:
         """The tensors themselves, since a new one may get the address of one that is gone."""
@@ -61,7 +66,7 @@ class Counted:
         self._collector = None
         if collector is not None:
             collector.before()
-        with torch.enable_grad():
+        with torch.enable_grad(), nullcontext() if self._replicas is None else self._replicas.noted():
             loss = self._closure()
         if self._watched is not None:
             if all(a is b and i == j for (a, i), (b, j) in zip(before, self._gradients(), strict=True)):

@@ -11,6 +11,7 @@ from unsaddle import ranks
 from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.torch_optim.around import AroundBase
 from unsaddle.torch_optim.prober import Prober
+from unsaddle.torch_optim.replicas import Replicas
 from unsaddle.torch_optim.rules import Rules
 from unsaddle.torch_optim.sharded_state import ShardedState
 from unsaddle.torch_optim.state import State
@@ -35,7 +36,7 @@ class Checkpointed(AroundBase):
     def _start(self, state: State) -> None:
         self._begin(state)
         self._find_ranks()  # Raises now if the parameters cannot be probed.
-        self._warned = False
+        self._replicas, self._warned = Replicas(), False
         self._become_optimizer()
 
     def _parameters(self) -> FlatParameters:

@@ -31,7 +31,9 @@ class Evidence(NamedTuple):
         losses = [float(loss) for loss in state.losses[-n:]]
         repeated = len(losses) > 1 and len(set(losses)) == 1
         return cls(
-            seen.mean, seen.error, f" on {n} batches with the same loss" if repeated else f" on {n} fresh batches"
+            seen.mean,
+            policy.one_sided(state, seen),
+            f" on {n} batches with the same loss" if repeated else f" on {n} fresh batches",
         )
 
     def __str__(self) -> str:

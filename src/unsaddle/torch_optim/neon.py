@@ -147,7 +147,8 @@ class Neon(Checkpointed):
         with ranks.together(self._ranks):
             if policy.measures(state, self.rules):  # At the gradient that the base is about to take.
                 collector = Collector(lambda: self._batch(closure), self._measure)
-        counted = Counted(closure, self._trained() if state.steps == 0 else None, collector)
+        replicas = None if self._ranks is None else self._replicas
+        counted = Counted(closure, self._trained() if state.steps == 0 else None, collector, replicas)
         loss = self.base.step(counted)
         with ranks.together(self._ranks):
             plateau.record(state, self.rules, loss if loss is None or sign > 0.0 else -loss, counted.calls)
@@ -176,7 +177,7 @@ class Neon(Checkpointed):
         state = self._prober.state
         idle = state.phase == IDLE and self.rules.max_overhead > 0.0
         if self.objective is not None and idle and state.steps % self.rules.window == 0:
-            with ranks.together(self.objective.ranks):
+            with ranks.together(self.objective.ranks), self._replicas.noted():
                 batch = self._drawn(0)
                 plateau.record_value(state, float(batch.sample().value(batch.point)), batch.evaluations)
                 batch.parameters.forget()

@@ -101,6 +101,13 @@ def _interval(curvatures: tuple[float, ...]) -> Interval:
     return confidence_sequence.interval(curvatures, DELTA)
 
 
+def one_sided(state: State, seen: Interval) -> float:
+    """The error of what is claimed: the half above the mean for "negative", the one below for "not below −γ"."""
+    if seen.upper < 0.0:
+        return seen.upper - seen.mean
+    return seen.mean - seen.lower if seen.lower > -state.gamma else seen.error
+
+
 def confirmation(state: State, seen: Interval) -> str:
     """What fresh batches say about the candidate so far: "more", "batch only", "confirmed" or "undecided"."""
     if not all(map(math.isfinite, state.curvatures)):

@@ -31,7 +31,7 @@ Batch = ClosureObjective | DrawnBatch
 
 CHANGED = {"verdict": "undecided", "sentence": "The parameters changed before the candidate was confirmed."}
 
-SPENT = "{} gradients on one batch did not tell. Pass a larger gamma, or larger batches."
+SPENT = "Up to {} gradients on one batch did not tell. Pass a larger gamma, or larger batches."
 
 NOT_FINITE = "The loss or its gradient was not finite on a fresh batch; look for NaN and Inf there."
 
@@ -189,7 +189,7 @@ class Prober:
         known: dict[str, Any] = {"curvature": state.found}
         if state.curvatures and state.phase != IDLE:
             seen = policy.collected(state)
-            known["curvature"], known["error"] = seen.mean, seen.error
+            known["curvature"], known["error"] = seen.mean, policy.one_sided(state, seen)
         if state.changes and state.phase != IDLE:
             known |= of_step(state.length, *policy.interval(state.changes))
         return Event(step=state.steps, gradients=state.gradients, **(known | fields))
