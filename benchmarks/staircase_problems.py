@@ -117,7 +117,7 @@ def autoencoder(size: int = 16, rest: float = 0.1) -> Staircase:
         judged=lambda seed: rows(generator_of(8500 + seed), 1024),
         levels=between(left),
         rates={"sgd": 1e-3, "adamw": 1e-3},
-        steps=3000,
+        steps=1500,
     )
 
 
@@ -163,7 +163,7 @@ def linear_attention() -> Staircase:
         judged=lambda seed: rows(generator_of(9500 + seed), 2048),
         levels=between(left),
         rates={"sgd": 1e-2, "adamw": 1e-3},
-        steps=3000,
+        steps=1500,
     )
 
 
@@ -187,7 +187,7 @@ def modular_addition(modulus: int = 11, hidden: int = 64) -> Staircase:
         judged=pairs,
         levels=(0.95 * chance, 0.5 * chance, 0.1 * chance),
         rates={"sgd": 0.1, "adamw": 1e-3},
-        steps=3000,
+        steps=1500,
     )
 
 
