@@ -101,7 +101,7 @@ ALLOWED = {
     ("first_order/scsg.py", "epoch_length", "rand"): SCALAR,
     ("baselines/svrg_hessian.py", "minimize", "rand"): SCALAR,
     ("torch_optim/flatness.py", "flat_tensors", "numel"): "parameters: of a sharded one this is the whole",
-    ("torch_optim/policy.py", "record", "numel"): "a loss, not a vector",
+    ("torch_optim/plateau.py", "record", "numel"): "a loss, not a vector",
     ("torch_optim/prober.py", "advance", "numel"): "this rank's part of the direction against that of the parameters",
 }
 """By file, function and construct: why it is right on a part."""

@@ -34,6 +34,22 @@ def test_a_checkpoint_in_the_middle_of_an_online_probe_goes_on_bit_for_bit(two: 
         assert resumed == undisturbed
 
 
+@pytest.mark.study
+def test_a_checkpoint_in_the_middle_of_an_online_probe_goes_on_bit_for_bit_on_four_ranks(tmp_path: Path) -> None:
+    for answer in on_ranks(4, {"fsdp": "train,train_and_save,go_on"}, tmp_path):
+        saved, resumed, undisturbed = (answer["fsdp"][name] for name in ("train_and_save", "go_on", "train"))
+        assert (saved["phase"], saved["events"]) == ("collect", [])
+        assert resumed == undisturbed
+        assert [e["escaped"] for e in undisturbed["events"]][:1] == [True]
+
+
+def test_join_is_refused_on_every_rank_before_anything_waits(two: Seen) -> None:
+    for answer in two:
+        said = answer["ddp"]["joined"]
+        assert set(said) == {"closure", "objective"}
+        assert all("inside join()" in text for text in said.values())
+
+
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # As it is, in this process.
 def test_a_checkpoint_of_two_ranks_goes_on_in_four_and_in_one(
     alone: dict[str, Any], two: Seen, four: Seen, folder: Path
