@@ -48,7 +48,7 @@ def test_a_checkpoint_of_two_ranks_goes_on_in_four_and_in_one(
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_an_error_on_one_rank_ends_all_of_them_with_the_model_as_it_was(kind: str, tmp_path: Path) -> None:
     begun = time.monotonic()
-    seen = [answer[kind]["raises"] for answer in on_ranks(2, {kind: "raises"}, tmp_path, check=False)]
+    seen = [answer[kind]["raises"] for answer in on_ranks(2, {kind: "raises"}, tmp_path)]
     assert seen[1]["error"] == "RuntimeError: out of paper"
     assert seen[0]["error"] is not None  # Its neighbour is gone, or the group's time is over.
     assert all(answer["untouched"] for answer in seen)
