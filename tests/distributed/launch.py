@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import runpy
 import subprocess
@@ -16,6 +15,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from unsaddle.experiments.harness import PROCESSES
+
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 600
 
@@ -23,11 +24,10 @@ LATE_ABORT = "terminate called without an active exception"
 """What torch says when a thread of gloo lets go of a tensor while Python shuts down, after all is done; rare, and worth
 another try."""
 
-FORKS = multiprocessing.get_context("forkserver")
-"""Ranks are forks of a process that has imported torch once: an import takes longer than most scenarios."""
-FORKS.set_forkserver_preload([
+# Ranks are forks of a process that has imported torch once: an import takes longer than most scenarios.
+PROCESSES.set_forkserver_preload([
     "torch.distributed.checkpoint.state_dict", "torch.distributed.device_mesh", "torch.distributed.fsdp",
-    "torch.distributed.tensor.parallel", "torch.nn.parallel", "torch._dynamo", "unsaddle",
+    "torch.distributed.tensor.parallel", "torch.nn.parallel", "torch._dynamo", "unsaddle.experiments.harness",
 ])  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def forked(ranks: int, logs: Path, *command: str | Path) -> str:
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=TIMEOUT))
     words = [str(word) for word in command]
-    started = [FORKS.Process(target=_rank, args=(rank, ranks, store.port, words, logs)) for rank in range(ranks)]
+    started = [PROCESSES.Process(target=_rank, args=(rank, ranks, store.port, words, logs)) for rank in range(ranks)]
     for process in started:
         process.start()
     until = time.monotonic() + TIMEOUT
