@@ -52,7 +52,7 @@ def random_metric(seed: int, orders: float, kind: str) -> Tensor:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", ["sizes", "inverse Hessian"])
-@pytest.mark.parametrize("orders", [1.0, 3.0, 6.0, 12.0])
+@pytest.mark.parametrize("orders", [1.0, *(pytest.param(o, marks=pytest.mark.study) for o in (3.0, 6.0)), 12.0])
 def test_a_metric_changes_no_verdict(dtype: torch.dtype, kind: str, orders: float) -> None:
     decided = 0
     for seed, lowest in enumerate([-0.7, -0.3, -0.1, -0.05, 0.02, 0.1]):
@@ -226,7 +226,7 @@ def gradients(objective: ModelObjective, h: Tensor, metric: torch.optim.Adam | N
     return next((float(spent) for spent, seen in found.history if seen <= 0.9 * lowest * unit), math.inf)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_late_in_training_adams_second_moments_save_gradients() -> None:
     """Medians of five seeds after 1000 steps. Early on, so small a network shows its negative curvature anyway."""
     without, within = list[float](), list[float]()
