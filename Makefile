@@ -8,11 +8,10 @@ OUT ?= results
 DATA ?=
 LIKE ?= $(if $(findstring mnist,$(notdir $(DATA))),gisette)
 
-.PHONY: demo reproduce test quick study lint bench clean
+.PHONY: demo reproduce test quick study lint bench docs figures package clean
 
 demo: $(STAMP)
-	$(BIN)/unsaddle reproduce --targets 3 --iterations 400 --out $(OUT)/demo
-	$(BIN)/unsaddle compare --demo --out $(OUT)/demo
+	$(BIN)/python examples/demo.py --out $(OUT)/demo
 
 ifeq ($(DATA),)
 reproduce: $(STAMP)
@@ -52,6 +51,21 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.step_cost
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.harness
+
+# The site, into the folder site: open site/index.html. Warnings are errors.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "The site: site/index.html"
+
+# Figures that pages draw by their own code; `python -m benchmarks.figures` lists the commands of all others.
+figures: $(STAMP)
+	$(BIN)/python -m benchmarks.figures --pages
+
+# sdist and wheel into dist, each installed into an empty environment, where a verdict is asked for.
+package: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m benchmarks.package dist
 
 clean:
 	rm -rf $(VENV)

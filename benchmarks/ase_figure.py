@@ -55,7 +55,7 @@ def modes(cache: Path, file: Path) -> None:
         above.set_axis_off()
         above.set_title(f"{name}\n{abs(verdict.frequency):.0f}i cm⁻¹", fontsize=9)
         drawn = verdict.plot().axes[0]
-        for line, style in zip(drawn.get_lines(), ("-", "--"), strict=True):
+        for line, style in zip(drawn.get_lines()[:2], ("-", "--"), strict=True):
             below.plot(*line.get_data(), style, color="black" if style == "-" else "#c0504d", lw=1.2)
         below.set_ylim(*_limits(drawn.get_lines()[0].get_ydata()))
         below.set_xlabel("displacement, Å", fontsize=8)

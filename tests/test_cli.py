@@ -18,7 +18,7 @@ SMALL = ("--features", "120", "--iterations", "20", "--processes", "1")
 
 
 def call(*arguments, **options) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "unsaddle.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "unsaddle", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
 
 
@@ -83,7 +83,7 @@ def test_control_c_ends_with_the_rows_so_far_and_says_how_to_go_on(tmp_path):
     assert 1 <= len(stored.read(tmp_path)) < 45
 
 
-@pytest.mark.parametrize("command", ["reproduce", "compare", "complexity", "report"])
+@pytest.mark.parametrize("command", ["check", "reproduce", "compare", "complexity", "report"])
 def test_every_command_has_help(command):
     # In this process: four more of their own would only import torch again.
     import typer.testing

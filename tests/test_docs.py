@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import unsaddle
+from benchmarks import figures
 from tests.source import PACKAGE, ROOT, TESTS
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("docs/*/*.md")])
 FOLDERS = (ROOT, PACKAGE, TESTS, ROOT / "docs", ROOT / "benchmarks")
 """What a path in a document may be relative to."""
 
@@ -62,6 +64,43 @@ def test_what_a_document_names_is_there(document: Path) -> None:
     gone += [m for m in re.findall(r"python -m benchmarks\.(\w+)", text) if not find(f"benchmarks/{m}.py")]
     gone += [link for link in re.findall(r"\]\(([\w./-]+)\)", text) if not (document.parent / link).exists()]
     assert not gone, "correct these names, or take them out"
+
+
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_a_link_to_a_heading_has_its_heading(document: Path) -> None:
+    for path, anchor in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", document.read_text()):
+        there = (document.parent / path).resolve() if path else document
+        headings = HEADING.findall(there.read_text())
+        anchors = [re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings]
+        assert anchor in anchors, f"{document.name}: {path}#{anchor}"
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    docs = ROOT / "docs"
+    assert listed == {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
+
+
+def test_the_reference_has_every_public_name() -> None:
+    shown = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
+    assert set(unsaddle.__all__) <= {name.rpartition(".")[2] for name in shown}
+    assert len(shown) == len(set(shown))
+
+
+def test_every_figure_is_shown_and_has_a_command_that_draws_it() -> None:
+    shown = figures.used()
+    assert {path.name for path in figures.FIGURES.iterdir()} == set(shown)
+    for name, pages in shown.items():
+        known = figures.command(name) or set(pages) & set(figures.PAGES)
+        assert known, f"{name}: add its command to benchmarks/figures.py"
+
+
+def test_versions_agree() -> None:
+    assert f"version: {unsaddle.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert re.search(rf"^## \[{re.escape(unsaddle.__version__)}\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
 
 def test_the_map_of_the_paper_names_what_holds_each_result() -> None:

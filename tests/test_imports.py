@@ -13,6 +13,8 @@ import pytest
 from tests.source import PACKAGE, ROOT, files, module
 
 LAYERS = (
+    "told.py",
+    "pictures.py",
     "ranks.py",
     "checks.py",
     "vectors.py",
@@ -30,6 +32,7 @@ LAYERS = (
     "judgement/",
     "spectrum/",
     "options.py",
+    "run_plots.py",
     "run.py",
     "first_order/",
     "framework/",
@@ -51,6 +54,7 @@ FACE = ("__init__.py", "__main__.py")
 """What users see of all layers. `__version__` is all that the package itself may take from it."""
 
 ONLY_TYPES = {
+    ("curvature/plots.py", "curvature/result.py"),
     ("judgement/plots.py", "judgement/verdict.py"),
     ("spectrum/plots.py", "spectrum/layers.py"),
     ("spectrum/plots.py", "spectrum/result.py"),

@@ -152,7 +152,7 @@ def test_ctrl_c_in_the_objective_returns_the_best_point_so_far(method: str) -> N
     )
     solution = minimize(objective, START, method=method, eps=1e-12, max_samples=100_000)
     assert solution.status is Ending.INTERRUPTED
-    assert "interrupted" in str(solution)
+    assert str(solution).startswith("Interrupted.")
     checks = solution.trace.of("check")
     if checks:
         best = min(checks, key=lambda event: event.value)

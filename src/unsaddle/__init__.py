@@ -53,4 +53,4 @@ __all__ = [
     "spectrum_by_layer",
     "where",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"

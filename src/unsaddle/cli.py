@@ -1,4 +1,4 @@
-"""The command line: `unsaddle reproduce | compare | complexity | report`. It needs the extra `cli`."""
+"""The command line: `unsaddle check | reproduce | compare | complexity | report`. It needs the extra `cli`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-COMMANDS = ("reproduce", "compare", "complexity", "report")
+COMMANDS = ("check", "reproduce", "compare", "complexity", "report")
 """`commands/` has a file for each, with a function of the same name."""
 
 
@@ -23,15 +23,12 @@ def app() -> Any:
     """The typer application with all commands."""
     import typer
 
-    commands = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-    commands.callback()(_group)
+    commands = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+    commands.callback()(importlib.import_module("unsaddle.commands.group").group)
     for name in COMMANDS:
-        commands.command(name)(getattr(importlib.import_module(f"unsaddle.commands.{name}"), name))
+        module = importlib.import_module(f"unsaddle.commands.{name}")
+        commands.command(name, cls=getattr(module, "Command", None))(getattr(module, name))
     return commands
-
-
-def _group() -> None:
-    """Negative curvature with gradients only: the paper's experiments, measured."""
 
 
 if __name__ == "__main__":

@@ -12,13 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from unsaddle.cost import Cost, Ledger
 from unsaddle.objective import Forwarding, Objective, SampledFunction
+from unsaddle.run_plots import plot_run
+from unsaddle.told import as_html, as_text, counted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REPORT_EVERY = 50
 """A method with cheap steps records an event after this many."""
@@ -108,13 +114,40 @@ class Solution:
         return self.status is Ending.SECOND_ORDER_POINT
 
     def __str__(self) -> str:
-        c = self.cost
-        return (
-            f"{self.method}: {self.status}. Value {self.value:.6g}, gradient norm {self.gradient_norm:.3g} "
-            f"± {self.gradient_error:.1g} (eps {self.eps:.3g}), lowest curvature seen {self.curvature:.3g} (gamma "
-            f"{self.gamma:.3g}). {self.escapes} escapes; {c.samples} component gradients, {c.value_samples} values, "
-            f"{c.hessian_samples} Hessian products."
+        return as_text(*self._told())
+
+    def __repr__(self) -> str:
+        return f"<Solution {self.method} {self.status.name}: value {self.value:.6g}, {counted(self.escapes, 'escape')}>"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks, with the picture."""
+        return as_html(*self._told(), self.plot() if find_spec("matplotlib") else None)
+
+    def plot(self) -> Figure:
+        """Draw F and its gradient's norm against component gradients, with the escapes. Needs matplotlib."""
+        values = [(event.samples, event.value) for event in self.trace]
+        norms = [(event.samples, event.gradient_norm) for event in self.trace]
+        return plot_run(values, norms, [event.samples for event in self.trace.of("escape")], self.eps, self.method)
+
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
+        """One line, and the table below it."""
+        c, (head, _, advice) = self.cost, self.status.value.partition(": ")
+        sought = (
+            "not looked for" if math.isnan(self.gamma) else f"{self.curvature:.3g} (sought: below {-self.gamma:.3g})"
         )
+        error = f" ± {self.gradient_error:.1g}" if self.gradient_error > 0.0 else ""
+        work = [counted(c.samples, "component gradient"), counted(c.value_samples, "value")]
+        work += [counted(c.hessian_samples, "Hessian product")] if c.hessian_samples else []
+        rows = [("meaning", f"{advice}.")] if advice else []
+        rows += [
+            ("value", f"{self.value:.6g}"),
+            ("gradient", f"{self.gradient_norm:.3g}{error} (eps {self.eps:.3g})"),
+            ("curvature", sought),
+            ("escapes", f"{self.escapes}"),
+            ("method", self.method),
+            ("cost", ", ".join(work)),
+        ]
+        return f"{head[0].upper()}{head[1:]}.", rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -565,12 +565,15 @@ def test_a_second_order_extractor_is_given_them_for_the_search_and_not_for_the_m
     assert not any(hasattr(f, "hvp") for f in spy.given[-8:])
 
 
-def test_the_result_reads_as_a_sentence() -> None:
+def test_the_result_reads_as_a_line_and_a_table() -> None:
     found: Curvature = negative_curvature(diagonal(SADDLE), ZERO, extractor="neon", **KNOWN)
-    assert str(found).startswith("neon: negative curvature found and measured")
-    assert f"Spent: {found.cost.gradients} gradients." in str(found)
+    lines = [line.split(maxsplit=1) for line in str(found).splitlines()]
+    assert str(found).startswith("Negative curvature found and measured.\n")
+    assert lines[-2:] == [["extractor", "neon"], ["cost", f"{found.cost.gradients} gradients"]]
     nothing = negative_curvature(diagonal(BOWL), ZERO, extractor="power", **KNOWN)
-    assert "Sought: below -1. Spent: 1 gradients, 32 Hessian products." in str(nothing)
+    assert "below -1" in str(nothing)
+    assert str(nothing).endswith("1 gradient, 32 Hessian products")
+    assert repr(nothing) == "<Curvature NOTHING_FOUND, power, 1 gradient, 32 Hessian products>"
 
 
 def test_no_global_random_state_is_read_or_set() -> None:

@@ -131,10 +131,10 @@ def test_an_eps_that_was_given_is_for_the_gradient_of_x() -> None:
         verdict = is_minimum(f, x, eps=eps, metric=sizes)
         assert verdict.kind == kind
         assert verdict.gradient_norm == pytest.approx(norm, rel=1e-4)
-        assert "F(Sz)" not in str(verdict)
+        assert "F(Sz)" not in verdict.reason
     without = is_minimum(f, x, metric=sizes)
     assert without.kind == "minimum"
-    assert "those of F(Sz), in the metric" in str(without)
+    assert "those of F(Sz), in the metric" in without.reason
 
 
 def test_on_samples_verdicts_are_those_of_everything() -> None:

@@ -7,11 +7,12 @@ import pytest
 
 from unsaddle.experiments import rows as stored
 from unsaddle.experiments.rows import RowFile
+from unsaddle.pictures import journal
 from unsaddle.report import page
 from unsaddle.report.blocks import Figure, Section, Table
 from unsaddle.report.page import number, write
 from unsaddle.report.sections import WRITERS
-from unsaddle.report.style import LINE_STYLES, drawn_as, journal, new_figure
+from unsaddle.report.style import LINE_STYLES, drawn_as, new_figure
 
 pytest.importorskip("matplotlib")
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.report.test_page import CURVES, NCFIND, curve
 from unsaddle.experiments.observations import ENOUGH
+from unsaddle.pictures import journal
 from unsaddle.report.reproduce import NCFIND as STAR
 from unsaddle.report.reproduce import NCFIND_ITERATE, sections
-from unsaddle.report.style import journal
 
 pytest.importorskip("matplotlib", reason="figures need the extra plot")
 

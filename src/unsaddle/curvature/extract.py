@@ -111,13 +111,14 @@ def negative_curvature(
         theory=own is None and checks.choice(settings, "settings", ("practical", "theory")) == "theory",
         own_settings=own,
     )
+    x = point_of(objective, x)
     if metric is None:
-        return answer(objective, point_of(objective, x), question)
+        return replace(answer(objective, x, question), _x=x)
     if smoothness is not None or hessian_lipschitz is not None or settings != "practical":
         raise ValueError(
             "with a metric, smoothness, hessian_lipschitz and settings must be left out, since they change with it"
         )
-    return _answer_in_metric(objective, point_of(objective, x), question, metric)
+    return replace(_answer_in_metric(objective, x, question, metric), _x=x)
 
 
 @with_its_ranks

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from unsaddle.cost import Cost
+from unsaddle.curvature.plots import drawn_if_quick, plot_search
 from unsaddle.measure.direction import Measurement, Scale
 from unsaddle.measure.survey import Survey
 from unsaddle.measure.where import Where, where
 from unsaddle.objective import Objective
+from unsaddle.told import as_html, as_text, counted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Status(Enum):
@@ -166,6 +171,7 @@ class Curvature:
     history: tuple[tuple[int, float], ...] = field(default=(), repr=False)
     """(gradients or Hessian products spent, quotient) for each step, if it was asked for."""
     _objective: Objective | None = field(default=None, repr=False)
+    _x: Tensor | None = field(default=None, repr=False)
 
     @property
     def found(self) -> bool:
@@ -187,12 +193,41 @@ class Curvature:
         return None if self.direction is None or self._objective is None else where(self._objective, self.direction)
 
     def __str__(self) -> str:
-        c, measured = self.cost, ""
-        spent = f"{c.gradients} gradients" + (f", {c.hessian_products} Hessian products" if c.hessian_products else "")
+        return as_text(*self._told())
+
+    def __repr__(self) -> str:
+        seen = "" if math.isnan(self.curvature) else f": curvature {self.curvature:.4g}"
+        return f"<Curvature {self.status.name}{seen}, {self.extractor}, {self._work()}>"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks, with the picture if that takes no longer than a few seconds."""
+        return as_html(*self._told(), drawn_if_quick(self.plot, self._objective, self._x))
+
+    def plot(self) -> Figure:
+        """Draw F along ± the direction with the predicted quadratic; with `keep_history`, curvature against gradients.
+
+        Needs matplotlib, of the extra `plot`. Evaluates F at 41 points along the direction.
+        """
+        if self._objective is None or self._x is None:
+            raise ValueError("only a result of negative_curvature can be drawn; call verdict.plot() for a verdict")
+        return plot_search(self, self._objective, self._x, title=self.status.name.replace("_", " ").lower())
+
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
+        """One line, and the table below it."""
+        own = math.isnan(self.delta) and self.status is Status.NOTHING_FOUND
+        said = GIVEN_SETTINGS if own else self.status.value
+        head, _, advice = said.partition(": ")
+        rows = [("meaning", f"{advice}.")] if advice else []
         if self.measurements:
-            measured = f" Curvature {self.measurements[-1].curvature:.4g} ± {self.measurements[-1].error:.1g}."
-            measured += self.over_kinks
-        said, sought = self.status.value, f" Sought: below {-self.gamma:.4g}."
-        if math.isnan(self.delta) and self.status is Status.NOTHING_FOUND:
-            said, sought = GIVEN_SETTINGS, ""
-        return f"{self.extractor}: {said}.{measured}{sought} Spent: {spent}."
+            rows.append(("curvature", f"{self.measurements[-1].curvature:.4g} ± {self.measurements[-1].error:.1g}"))
+        if self.over_kinks:
+            rows.append(("its meaning", self.over_kinks.strip()))
+        if not own:
+            rows.append(("sought", f"below {-self.gamma:.4g}"))
+        rows += [("extractor", self.extractor), ("cost", self._work())]
+        return f"{head[0].upper()}{head[1:]}.", rows
+
+    def _work(self) -> str:
+        products = self.cost.hessian_products
+        work = [counted(self.cost.gradients, "gradient")] + [counted(products, "Hessian product")] * bool(products)
+        return ", ".join(work)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from unsaddle.cost import Cost
+from unsaddle.curvature.plots import drawn_if_quick
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, Drop
 from unsaddle.judgement.judge import Judgement, Kind
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError
 from unsaddle.measure.where import Where, where
 from unsaddle.objective import Objective
+from unsaddle.told import as_html, as_text, counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,34 +74,58 @@ class Verdict:
         return self.kind is Kind.MINIMUM
 
     def __str__(self) -> str:
-        how_far, sought = "to first order", "Looked"
-        if not math.isnan(self.gamma):
-            how_far = "up to a curvature of -gamma"
-            sought = f"Looked for curvature below {-self.gamma:.3g}, at resolution {self.resolution:.2g},"
-        known = {Kind.MINIMUM: f"A minimum, {how_far}.", Kind.SADDLE: "A saddle."}
-        head = known.get(self.kind, f"{self.kind.capitalize()}.")
+        return as_text(self._head(), self._rows())
+
+    def __repr__(self) -> str:
+        seen = "" if math.isnan(self.curvature) else f": curvature {self.curvature:.4g}"
+        return f"<{type(self).__name__} {self.kind}{seen}, {self._work()}>"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks, with the picture if that takes no longer than a few seconds."""
+        return as_html(self._head(), self._rows(), drawn_if_quick(self.plot, self._objective, self._x))
+
+    def _head(self) -> str:
+        """The verdict in one short line."""
+        if self.kind is Kind.SADDLE:
+            ways = "" if self.both_ways else ", but not along its opposite"
+            fall = f" F falls by {self.drop:.3g} along the direction{ways}." if math.isfinite(self.drop) else ""
+            return f"A saddle.{fall}"
+        if self.kind is Kind.MINIMUM:
+            how_far = "to first order" if math.isnan(self.gamma) else f"up to a curvature of {-self.gamma:.3g}"
+            return f"A minimum, {how_far}."
+        return f"{self.kind.capitalize()}."
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """The table below that line."""
+        rows = [("why", self.reason)]
+        if math.isfinite(self.length):
+            rows.append(("way down", f"x + {self.length:.3g}·direction, where F is lower by {self.drop:.3g}"))
         seen = self.gradient_error > 0.01 * max(self.gradient_norm, self.eps)
         error = f" ± {self.gradient_error:.2g}" if seen else ""
-        counts = "" if math.isnan(self.eps) else f"; up to {self.eps:.3g} counts as stationary"
+        counts = "" if math.isnan(self.eps) else f" (up to {self.eps:.3g} counts as zero)"
+        rows.append(("gradient", f"{self.gradient_norm:.3g}{error}{counts}"))
+        if not math.isnan(self.gamma):
+            rows.append(("looked for", f"curvature below {-self.gamma:.3g}, at resolution {self.resolution:.2g}"))
+        if self.kind is not Kind.NOT_STATIONARY and self.kind is not Kind.UNDECIDED:
+            rows.append(("confidence", f"{self.confidence:.3g}"))
+        rows.append(("cost", self._work()))
+        return rows
+
+    def _work(self) -> str:
         gradients, products = self.cost.gradients, self.cost.hessian_products
-        work = [f"{gradients} gradients ({self.cost.samples} samples)"] if gradients or not products else []
-        work += [f"{products} Hessian products"] if products else []
-        fall = ""
-        if math.isfinite(self.drop):
-            ways = "" if self.both_ways or self.kind is not Kind.SADDLE else ", but not along its opposite"
-            at = f", at a distance of {self.length:.2g}" if math.isfinite(self.length) else ""
-            fall = f" F falls by {self.drop:.3g} along it{at}{ways}."
-        norm = f"The gradient norm is {self.gradient_norm:.3g}{error}{counts}."
-        return f"{head} {self.reason}{fall} {norm} {sought} with {' and '.join(work)}."
+        sampled = f" ({counted(self.cost.samples, 'sample')})" if self.cost.samples != gradients else ""
+        work = [f"{counted(gradients, 'gradient')}{sampled}"] if gradients or not products else []
+        work += [counted(products, "Hessian product")] if products else []
+        return " and ".join(work)
 
     def where(self) -> Where | None:
         """Which tensors of a model, or which variables, the direction lives in; None if there is no direction."""
         return None if self.direction is None else where(self._objective, self.direction)
 
     def plot(self) -> Figure:
-        """Draw the loss along ± the deciding direction with the predicted quadratic, and curvature against gradients.
+        """Draw F along ± the deciding direction with the predicted quadratic, and curvature against gradients.
 
-        Needs matplotlib, of the extra `plot`. Evaluates the objective at 41 points along the direction.
+        Needs matplotlib, of the extra `plot`. Evaluates F at 41 points along the direction.
         """
         from unsaddle.judgement.plots import plot_verdict
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.objective import Objective, as_objective
+from unsaddle.pictures import BLUE, MEASURED, drawn, legend_under
 from unsaddle.ranks import together
 
 if TYPE_CHECKING:
@@ -44,17 +45,13 @@ class Where:
 
     def plot(self) -> Figure:
         """Draw the shares as bars, with those of a random direction. Needs matplotlib, of the extra `plot`."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ImportError("plot() needs matplotlib; install it with pip install 'unsaddle[plot]'") from error
         names = self.names[:DRAWN][::-1]
-        figure = Figure(figsize=(7.0, 1.2 + 0.22 * len(names)), layout="constrained")
-        axes = figure.subplots()
-        axes.barh(names, self.shares[:DRAWN][::-1], color="tab:blue", label="direction")
-        axes.plot(self.sizes[:DRAWN][::-1], names, "k|", label="a random direction")
-        axes.set_xlabel("share of the squared length")
-        axes.legend(frameon=False)
+        with drawn(7.0, 1.3 + 0.2 * len(names)) as figure:
+            axes = figure.subplots()
+            axes.barh(names, self.shares[:DRAWN][::-1], color=BLUE, label="direction")
+            axes.plot(self.sizes[:DRAWN][::-1], names, "|", color=MEASURED, markersize=9, label="a random direction")
+            axes.set_xlabel("share of the squared length")
+            legend_under(axes)
         return figure
 
 

@@ -13,8 +13,9 @@ from unsaddle.experiments.compare import NOT_APPLICABLE
 from unsaddle.experiments.profile import profile, ratios
 from unsaddle.experiments.rows import Row
 from unsaddle.experiments.watch import BLIND
+from unsaddle.pictures import journal
 from unsaddle.report.blocks import Cell, Figure, Section, Table
-from unsaddle.report.style import TWO_COLUMNS, drawn_as, journal, legend_below, new_figure
+from unsaddle.report.style import TWO_COLUMNS, drawn_as, legend_below, new_figure
 
 FLOOR = 1e-5
 """The least gap of the objective that is drawn, relative to the first gap."""

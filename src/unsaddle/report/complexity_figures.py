@@ -9,9 +9,10 @@ from typing import Any
 
 from unsaddle.experiments.rows import Row
 from unsaddle.experiments.table_one import EXTRACTORS, name_of
+from unsaddle.pictures import journal
 from unsaddle.report.blocks import Figure
 from unsaddle.report.complexity_curves import Curve, Curves, count
-from unsaddle.report.style import TWO_COLUMNS, drawn_as, journal, legend_below, new_figure
+from unsaddle.report.style import TWO_COLUMNS, drawn_as, legend_below, new_figure
 
 Drawn = tuple[str, str | None]
 """A method and the extractor inside it."""

@@ -13,10 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from unsaddle.experiments import rows as stored
+from unsaddle.pictures import journal
 from unsaddle.report.blocks import Cell, Figure, Section, Table
 from unsaddle.report.provenance import provenance
 from unsaddle.report.sections import sections
-from unsaddle.report.style import journal
+from unsaddle.report.style import TWO_COLUMNS
 
 PAGE = "index.html"
 TITLE = "unsaddle: the paper's experiments, measured"
@@ -25,6 +26,8 @@ INTRODUCTION = (
     "every number and figure is computed from the rows beside this page, whose settings, versions and commands are at "
     "its end. Tables sort: press a column's head."
 )
+FULL = 62
+"""The width of a figure of two columns on the page, in rem."""
 LARGEST_DRAWING = 400_000
 """Bytes. A drawing whose SVG is larger is embedded as pixels."""
 
@@ -45,10 +48,16 @@ def write(directory: Path) -> Path:
                 f"({type(error).__name__}: {error}); if another version wrote it, run again with a new --out"
             ) from error
         drawings = {figure.name: drawing(figure) for section in written for figure in section.figures}
+    return save(directory, written, drawings)
+
+
+def save(directory: Path, written: Sequence[Section], drawings: Mapping[str, Drawing], **head: str) -> Path:
+    """Write the page, and its figures as files beside it. `head`: title and introduction, if not the usual."""
+    directory.mkdir(parents=True, exist_ok=True)
     _save(directory / "figures", drawings)
     path = directory / PAGE
     beside = path.with_suffix(".tmp")
-    beside.write_text(page(written, drawings), encoding="utf-8")
+    beside.write_text(page(written, drawings, **head), encoding="utf-8")
     beside.replace(path)
     return path
 
@@ -62,7 +71,13 @@ class Drawing:
     content: bytes
 
 
-def page(written: Sequence[Section], drawings: Mapping[str, Drawing]) -> str:
+def page(
+    written: Sequence[Section],
+    drawings: Mapping[str, Drawing],
+    *,
+    title: str = TITLE,
+    introduction: str = INTRODUCTION,
+) -> str:
     """The page as text. The keys of `drawings` are the names of the figures."""
     names = _anchors(written)
     links = "".join(
@@ -75,11 +90,11 @@ def page(written: Sequence[Section], drawings: Mapping[str, Drawing]) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">
-<title>{html.escape(TITLE)}</title>
+<title>{html.escape(title)}</title>
 <style>{_resource("page.css")}</style>
 </head>
 <body>
-<header><h1>{html.escape(TITLE)}</h1><p>{html.escape(INTRODUCTION)}</p></header>
+<header><h1>{html.escape(title)}</h1><p>{html.escape(introduction)}</p></header>
 <nav aria-label="Sections"><ol>{links}</ol></nav>
 <main>{body}</main>
 <script>{_resource("page.js")}</script>
@@ -142,7 +157,9 @@ def _figure(figure: Figure, drawn: Drawing) -> str:
     source = f"data:image/{drawn.kind};base64,{base64.b64encode(drawn.content).decode()}"
     caption = html.escape(figure.caption)
     alternative = html.escape(figure.caption, quote=True)
-    return f'<figure><img src="{source}" alt="{alternative}"><figcaption>{caption}</figcaption></figure>'
+    share = figure.figure.get_figwidth() / TWO_COLUMNS
+    size = f'class="{"wide" if share > 0.8 else "narrow"}" style="max-width:{FULL * share:.0f}rem"'
+    return f'<figure><img {size} src="{source}" alt="{alternative}"><figcaption>{caption}</figcaption></figure>'
 
 
 def drawing(figure: Figure) -> Drawing:

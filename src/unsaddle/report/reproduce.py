@@ -22,8 +22,9 @@ from unsaddle.experiments.observations import (
     seven_is_asked,
 )
 from unsaddle.experiments.rows import Row, identity
+from unsaddle.pictures import BLACK
 from unsaddle.report.blocks import Cell, Figure, Section, Table
-from unsaddle.report.style import BLACK, TWO_COLUMNS, drawn_as, legend_below, new_figure
+from unsaddle.report.style import TWO_COLUMNS, drawn_as, legend_below, new_figure
 
 FULL = ("power", "neon", "neon+", "lanczos", "krylov")
 """The curves of Figure 1 (a), and krylov."""

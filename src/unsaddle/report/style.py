@@ -1,18 +1,14 @@
 """Each method has one colour, line style and marker, the same in every figure.
 
-The colours are those of Okabe and Ito: colour-blind readers can tell them apart. Line styles and markers differ as
-well, so that methods can also be told apart in grey.
+Line styles and markers differ as well as colours (`pictures.py`), so that methods can also be told apart in grey.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
-YELLOW, BLUE, VERMILION, PURPLE, GREY = "#c9b800", "#0072b2", "#d55e00", "#cc79a7", "#7f7f7f"
+from unsaddle.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 
 SOLID, DASHED, DOTTED, DASH_DOT = "-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5))
 LONG, DOTS = (0, (9, 2)), (0, (3, 1.5, 1, 1.5, 1, 1.5))
@@ -83,47 +79,8 @@ def drawn_as(method: str) -> LineStyle:
     return LINE_STYLES.get(method, _line_style(method, GREY, DOTS, "."))
 
 
-PARAMETERS: dict[str, Any] = {
-    "figure.constrained_layout.use": True,
-    "figure.dpi": 100,
-    "savefig.dpi": 150,
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "legend.fontsize": 7.5,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "axes.grid": True,
-    "grid.linewidth": 0.4,
-    "grid.color": "#d9d9d9",
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.3,
-    "lines.markersize": 3.5,
-    "legend.frameon": False,
-    "legend.handlelength": 3.2,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "unsaddle",
-    "path.simplify": True,
-    "path.simplify_threshold": 0.2,
-}
-"""Sizes for figures one or two columns of a journal wide (3.4 or 7 inches)."""
-
-ONE_COLUMN, TWO_COLUMNS = 3.4, 7.0
-"""Widths in inches."""
-
-
-@contextmanager
-def journal() -> Iterator[None]:
-    """Draw within this: `with journal(): figure, axes = new_figure(...)`."""
-    import matplotlib
-
-    with matplotlib.rc_context(PARAMETERS):  # type: ignore[arg-type]
-        yield
+TWO_COLUMNS = 7.0
+"""The width in inches of two columns of a journal."""
 
 
 def new_figure(

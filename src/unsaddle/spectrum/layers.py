@@ -21,6 +21,7 @@ from unsaddle.spectrum.hessian import hessian_at
 from unsaddle.spectrum.pairs import pairs_of
 from unsaddle.spectrum.result import Density, Eigenpairs
 from unsaddle.spectrum.space import Space
+from unsaddle.told import Pictured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +38,7 @@ class Layer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layers:
+class Layers(Pictured):
     """The answer of `spectrum_by_layer`, in the order of the model."""
 
     layers: tuple[Layer, ...]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unsaddle.pictures import BLUE, GREY, MEASURED, THRESHOLD, count_along_x, journal
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -18,34 +20,35 @@ FLOOR = 0.1
 """A density is drawn down to this share of one eigenvalue under its Gaussian."""
 
 
-def _figure(**how: Any) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("plot() needs matplotlib; install it with pip install 'unsaddle[plot]'") from error
-    return Figure(layout="constrained", **how)
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
 
 
+@journal()
 def plot_eigenpairs(found: Eigenpairs) -> Figure:
     """Draw the values of both ends with their errors, and the bound on all others."""
-    figure = _figure(figsize=(8.0, 3.2))
+    figure = _figure(7.0, 2.8)
     ends = [(slice(0, found.lowest), "lowest", found.bound[0]), (slice(found.lowest, None), "highest", found.bound[1])]
     ends = [end for end in ends if len(found.values[end[0]])]
     for axes, (which, title, bound) in zip(figure.subplots(1, max(1, len(ends)), squeeze=False)[0], ends, strict=True):
         values, errors = found.values[which], found.errors[which]
-        axes.errorbar(range(1, len(values) + 1), values, yerr=errors, fmt="o", color="black", markersize=3.5)
+        axes.errorbar(range(1, len(values) + 1), values, yerr=errors, fmt="o", color=MEASURED, markersize=3.5)
         if math.isfinite(bound):
             side = "above" if title == "lowest" else "below"
-            axes.axhline(bound, color="tab:red", linestyle=":", label=f"all others are {side} this")
-            axes.legend(frameon=False)
+            axes.axhline(bound, color=THRESHOLD, linestyle=":", label=f"all others are {side} this")
+            axes.legend()
         axes.set_title(f"{title} eigenvalues")
         axes.set_xlabel("number, in ascending order")
+        count_along_x(axes)
     return figure
 
 
+@journal()
 def plot_density(found: Density) -> Figure:
     """Draw the density on a logarithmic scale, with its spread."""
-    figure = _figure(figsize=(6.0, 3.2))
+    figure = _figure(5.2, 2.8)
     _draw_density(figure.subplots(), found)
     return figure
 
@@ -57,22 +60,23 @@ def _draw_density(axes: Axes, found: Density, label: str | None = None) -> None:
         found.grid,
         np.maximum(found.density - 2.0 * spread, lowest),
         np.maximum(found.density + 2.0 * spread, lowest),
-        color="tab:blue",
+        color=BLUE,
         alpha=0.3,
         linewidth=0.0,
     )
-    axes.plot(found.grid, np.maximum(found.density, lowest), color="tab:blue", linewidth=1.0, label=label)
+    axes.plot(found.grid, np.maximum(found.density, lowest), color=BLUE, linewidth=1.0, label=label)
     axes.set_yscale("log")
     axes.set_xlabel("eigenvalue")
     axes.set_ylabel("density")
 
 
+@journal()
 def plot_layers(found: Layers) -> Figure:
     """Draw the extremes of all layers, and the density of each."""
     names = [layer.name for layer in found.layers]
     dense = [layer for layer in found.layers if layer.density is not None and layer.density.grid.size]
     height = 0.8 + 0.9 * max(2, len(names))
-    figure = _figure(figsize=(9.0, height))
+    figure = _figure(8.0, height)
     left: Any = figure
     right: Any = None
     if dense:
@@ -83,8 +87,8 @@ def plot_layers(found: Layers) -> Figure:
         values = layer.pairs.values
         axes.plot(values, [i] * len(values), "k|", markersize=12)
         if len(values):
-            axes.hlines(i, values[0], values[-1], color="tab:blue", linewidth=3.0, alpha=0.4)
-    axes.axvline(0.0, color="grey", linewidth=0.6)
+            axes.hlines(i, values[0], values[-1], color=BLUE, linewidth=3.0, alpha=0.4)
+    axes.axvline(0.0, color=GREY, linewidth=0.6)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlabel("extreme eigenvalues of the block")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from unsaddle.cost import Cost
+from unsaddle.told import Pictured
 from unsaddle.vectors import Array
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eigenpairs:
+class Eigenpairs(Pictured):
     """The answer of `eigenpairs`."""
 
     values: Array
@@ -113,7 +114,7 @@ class MorseIndex:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Density:
+class Density(Pictured):
     """The answer of `spectral_density`."""
 
     grid: Array

@@ -123,7 +123,7 @@ def test_forces_that_are_not_small_are_said_with_the_mode_that_was_seen(saddles,
     assert verdict.gradient_norm == pytest.approx(np.linalg.norm(square.get_forces(), axis=1).max())
     assert verdict.direction is not None
     assert verdict.drop > 0.0
-    assert "relax further" in str(verdict)
+    assert "relax further" in verdict.reason
     assert is_minimum(square, fmax=10.0).kind == "saddle"
 
 

@@ -82,11 +82,13 @@ def test_the_mode_of_a_cell_moves_the_cell(with_emt, tmp_path):
 
 def test_the_words_are_those_of_the_domain(saddles, relaxations, with_emt):
     at_saddle = str(is_minimum(with_emt(saddles["square"].copy())))
-    assert at_saddle.startswith("A saddle. The curvature along the mode is -")
+    assert at_saddle.startswith("A saddle.\n")
+    assert "The curvature along the mode is -" in at_saddle
     for word in ("eV/Å²", "i cm⁻¹", "meV", "force calls", "up to 0.05 counts as relaxed"):
         assert word in at_saddle
     at_minimum = str(is_minimum(with_emt(relaxations["square"][0].atoms.copy())))
-    assert at_minimum.startswith("A minimum. No mode has negative curvature. The lowest one met has ")
+    assert at_minimum.startswith("A minimum.\n")
+    assert "No mode has negative curvature. The lowest one met has " in at_minimum
     assert "i cm⁻¹" not in at_minimum
 
 
@@ -95,7 +97,8 @@ def test_the_picture_is_the_energy_along_the_mode(saddles, with_emt):
     square = with_emt(saddles["square"].copy())
     verdict = is_minimum(square)
     figure = verdict.plot()
-    energy, parabola = figure.axes[0].get_lines()
+    energy, parabola, here = figure.axes[0].get_lines()
+    assert here.get_xydata().tolist() == [[0.0, 0.0]]
     lengths, rise = energy.get_data()
     moved = verdict.displaced(lengths[3])
     moved.calc = EMT()

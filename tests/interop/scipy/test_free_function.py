@@ -58,7 +58,8 @@ def test_at_a_vertex_no_variable_is_free_and_the_verdict_is_one_to_first_order()
     assert result.verdict.kind == "minimum"
     assert result.verdict.cost.gradients == 0
     assert np.isnan([result.verdict.gamma, result.verdict.curvature, *result.verdict.interval]).all()
-    assert str(result.verdict).startswith("A minimum, to first order. Every variable is at a bound")
+    assert str(result.verdict).startswith("A minimum, to first order.\n")
+    assert result.verdict.reason.startswith("Every variable is at a bound")
     assert result.verdict.plot() is not None
 
 

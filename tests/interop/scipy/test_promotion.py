@@ -118,7 +118,7 @@ def test_with_a_hessian_a_look_takes_no_gradients():
     assert (result.njev, result.nhev) == (plain.njev, plain.nhev)
     assert result.nfev == plain.nfev + 4  # Two where SciPy begins, two where it has converged.
     assert (result.verdict.cost.gradients, result.verdict.cost.samples) == (0, 0)
-    assert f"with {result.verdict.cost.hessian_products} Hessian products." in str(result.verdict)
+    assert str(result.verdict).endswith(f" {result.verdict.cost.hessian_products} Hessian products")
 
 
 def test_with_hessian_products_a_look_takes_those():
@@ -285,8 +285,8 @@ def test_a_curvature_above_minus_gamma_is_let_pass():
 def test_the_verdict_does_not_compare_the_gradient_with_itself():
     """SciPy decides what is stationary, by tests that differ between its methods."""
     text = str(minimize(f, (1.0, 0.0), jac=g).verdict)
-    assert "The gradient norm is" in text
-    assert "counts as stationary" not in text
+    assert "  gradient " in text
+    assert "counts as zero" not in text
 
 
 @pytest.mark.parametrize("method", ["BFGS", "CG", "SLSQP"])

@@ -18,6 +18,8 @@ from unsaddle.interop.ase.motions import Array, held_directions, rigid_motions
 from unsaddle.interop.ase.surface import EnergySurface, atoms_of, results_kept
 from unsaddle.judgement.judge import Kind
 from unsaddle.judgement.verdict import Verdict
+from unsaddle.pictures import MARK, MEASURED, PREDICTED, drawn
+from unsaddle.told import as_html, counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +31,7 @@ AMPLITUDE, IMAGES, POINTS = 0.3, 20, 21
 """Å by which the mode moves the atom that moves most, in pictures; frames of a period; and energies along it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class StructureVerdict(Verdict):
     """The answer of `unsaddle.interop.ase.is_minimum`: a `Verdict` in eV and Å.
 
@@ -44,12 +46,20 @@ class StructureVerdict(Verdict):
     """eV; nan if the calculator has none."""
     _target: Atoms | Filter = field(repr=False)
 
-    def __str__(self) -> str:
-        calls = f"{self.cost.gradients} force call{'' if self.cost.gradients == 1 else 's'}"
-        forces = f"The largest force is {self.gradient_norm:.2g} eV/Å; up to {self.eps:.2g} counts as relaxed."
-        heads = {Kind.MINIMUM: "A minimum.", Kind.SADDLE: "A saddle."}
-        head = heads.get(self.kind, f"{self.kind.capitalize()}.")
-        return f"{head} {self.reason} {forces} {calls}."
+    def _repr_html_(self) -> str:
+        """The same for notebooks, without the picture: that takes force calls."""
+        return as_html(self._head(), self._rows())
+
+    def _head(self) -> str:
+        known = {Kind.MINIMUM: "A minimum.", Kind.SADDLE: "A saddle."}
+        return known.get(self.kind, f"{self.kind.capitalize()}.")
+
+    def _rows(self) -> list[tuple[str, str]]:
+        forces = f"{self.gradient_norm:.2g} eV/Å on an atom at most (up to {self.eps:.2g} counts as relaxed)"
+        return [("why", self.reason), ("forces", forces), ("cost", self._work())]
+
+    def _work(self) -> str:
+        return counted(self.cost.gradients, "force call")
 
     @property
     def mode(self) -> Array | None:
@@ -82,10 +92,6 @@ class StructureVerdict(Verdict):
 
         Needs matplotlib, of the extra `plot`, and a calculator with energies. Takes 21 force calls.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ImportError("plot() needs matplotlib; install it with pip install 'unsaddle[plot]'") from error
         mode = self._mode()
         surface = EnergySurface(self._target)
         f, most = surface.sample(), float(np.linalg.norm(mode, axis=1).max())
@@ -96,15 +102,17 @@ class StructureVerdict(Verdict):
             energies = [float(f.value_and_grad_at_sum(surface.point, v, float(s) / most)[0]) for s in lengths]
         rise = 1e3 * (np.array(energies) - float(here))
         t, slope = lengths / most, float(slope_at @ v)
-        figure = Figure(figsize=(5.0, 3.6), layout="constrained")
-        axes = figure.subplots()
-        axes.plot(lengths, rise, color="black", marker=".", label="energy")
         parabola = 1e3 * (slope * t + 0.5 * self.curvature * t**2)
-        axes.plot(lengths, parabola, color="tab:red", linestyle="--", label=f"{self.curvature:.3g} eV/Å²")
-        axes.set_xlabel("displacement of the atom that moves most, Å")
-        axes.set_ylabel("energy, meV")
-        axes.set_title(f"{self.kind}, {described(self.frequency)}" if math.isfinite(self.frequency) else self.kind)
-        axes.legend(frameon=False)
+        with drawn(4.4, 3.0) as figure:
+            axes = figure.subplots()
+            axes.plot(lengths, rise, color=MEASURED, marker=".", label="energy")
+            axes.plot(lengths, parabola, color=PREDICTED, linestyle="--", label=f"{self.curvature:.3g} eV/Å²")
+            axes.plot([0.0], [0.0], "o", color=MARK, markersize=6, label="the structure")
+            axes.set_xlabel("displacement of the atom that moves most, Å")
+            axes.set_ylabel("energy, meV")
+            shown = f"{self.kind}, {described(self.frequency)}" if math.isfinite(self.frequency) else self.kind
+            axes.set_title(shown, loc="left")
+            axes.legend()
         return figure
 
     def _mode(self) -> Array:

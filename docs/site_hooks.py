@@ -1,0 +1,23 @@
+"""Hooks of mkdocs: comments for doctest are not shown, and the search needs no host."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+SHIM, OURS = "https://unpkg.com/iframe-worker/shim", "iframe_worker.js"
+"""What the offline plugin loads for its search, and our own file that does the same."""
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The page without `# doctest: +...`."""
+    return re.sub(r"[ \t]*# doctest: [+\w, ]+$", "", markdown, flags=re.MULTILINE)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Let every page take the search's worker from the site itself."""
+    site = Path(config.site_dir)
+    for page in site.rglob("*.html"):
+        text, up = page.read_text(encoding="utf-8"), "../" * (len(page.relative_to(site).parts) - 1)
+        page.write_text(text.replace(SHIM, up + OURS), encoding="utf-8")
