@@ -3,7 +3,7 @@
     python -m benchmarks.metric [--text FILE] [--peer]
 
 A character transformer of 360 thousand parameters learns a text by AdamW, by default the source of torch.nn.Module. At
-each stage `negative_curvature` looks at one frozen batch in float32, from several random starts, with
+each stage of each training `negative_curvature` looks at one frozen batch in float32, from several random starts, with
 `metric=optimizer` and without. What counts is the number of gradients, the first one included, until the lowest
 curvature that the search sees is 0.9 of the lowest that there is: of S∇²F(x)S in the metric, of ∇²F(x) without. The
 truth of both is a Lanczos run with exact products in float64. Its own steps to 0.9 are printed as well: they tell the
@@ -39,7 +39,6 @@ from benchmarks.transformer import BATCH
 from unsaddle import Curvature, ModelObjective, negative_curvature
 from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.metric.given import as_map
-from unsaddle.metric.maps import Diagonal
 from unsaddle.objective import SecondOrderFunction
 
 NEAR = 0.9
@@ -99,35 +98,37 @@ def train(network: Network, optimizer: Optimizer, steps: int, rows: int, generat
         optimizer.step()
 
 
-def look(network: Network, optimizer: Optimizer, stage: int, args: Namespace, report: Report) -> list[list[str]]:
-    """One stage: a line without a metric, and one with."""
+def look(
+    network: Network, optimizer: Optimizer, seed: int, stage: int, args: Namespace, report: Report
+) -> list[list[str]]:
+    """One stage of the training with a seed: a line without a metric, and one with."""
     batch = tuple(part[: args.rows] for part in network.rows)
     objective, exact = ModelObjective(network.model, network.loss, TensorDataset(*batch)), in_double(network, batch)
     scaling = as_map(optimizer, objective, objective.point)
-    assert isinstance(scaling, Diagonal)
-    lines, medians = list[list[str]](), list[float]()
+    lines, medians, lowest = list[list[str]](), list[float](), math.nan
     for name, metric, sizes in (
         ("none", None, torch.ones_like(exact[1])),
-        ("AdamW", optimizer, scaling.scale.double()),
+        ("AdamW", optimizer, scaling.apply(torch.ones_like(exact[1]))),
     ):
         real = truth(*exact, sizes, args.lanczos)
-        runs = [called(objective, metric, sizes, real, exact, seed) for seed in range(args.starts)]
+        lowest = real.lowest if metric is None else lowest
+        runs = [called(objective, metric, sizes, real, exact, start) for start in range(args.starts)]
         spent = [math.inf if run.gradients is None else run.gradients for run in runs]
         medians.append(statistics.median(spent))
-        for seed, run in enumerate(runs):
-            settings = {"stage": stage, "metric": name, "start": seed}
+        for start, run in enumerate(runs):
+            settings = {"training": seed, "stage": stage, "metric": name, "start": start}
             measured = {"to_near": run.gradients, "gradients": run.found.cost.gradients, "curvature": run.own}
             report.row(settings=settings, status=run.found.status.name, **measured, lowest=real.lowest)
         lines.append(
             [
-                f"{stage}, {name}",
+                f"{seed}, {stage}, {name}",
                 f"{real.lowest:.3g}",
                 f"{-real.lowest / real.highest:.3f}",
                 f"{real.steps}",
                 " ".join("-" if run.gradients is None else str(run.gradients) for run in runs),
                 f"{medians[-1]:g}",
                 " ".join(str(run.found.cost.gradients) for run in runs),
-                f"{statistics.median(run.own for run in runs):.3g}",
+                f"{statistics.median(run.own / lowest for run in runs):.2f}",
             ]
         )
         print(lines[-1], flush=True)
@@ -156,7 +157,7 @@ def timed(
     report.want(f"step {stage}: times faster than the peer", times.faster[0], math.inf, FASTER)
 
 
-def made(args: Namespace) -> Network:
+def made(args: Namespace, seed: int) -> Network:
     """The transformer at its random start, and windows of the text."""
     if args.text is None:
         text, known = trained_networks.characters(WINDOWS)
@@ -165,7 +166,7 @@ def made(args: Namespace) -> Network:
         numbers, known = transformer.characters(args.text)
         batches = [transformer.batches(numbers, torch.Generator().manual_seed(i)) for i in range(WINDOWS // BATCH)]
         rows = tuple(map(torch.cat, zip(*batches, strict=True)))
-    torch.manual_seed(args.seed)
+    torch.manual_seed(seed)
     return Network(transformer.CharacterModel(known), rows, transformer.loss)
 
 
@@ -174,21 +175,23 @@ def main() -> int:
     parser.add_argument("--text", type=Path, default=None, help="that is learnt")
     parser.add_argument("--stages", type=int, nargs="+", default=[20, 100, 300], help="steps of training")
     parser.add_argument("--rows", type=int, default=16, help="of a batch")
+    parser.add_argument("--trainings", type=int, default=1, help="from other weights, on other batches")
     parser.add_argument("--starts", type=int, default=5, help="random starts")
     parser.add_argument("--lanczos", type=int, default=40, help="exact products of each truth")
     parser.add_argument("--peer", action="store_true", help=f"install {peer.NAME}, and compare times")
     parser.add_argument("--rounds", type=int, default=3, help="of timing")
     args = parser.parse_args()
     report = Report.begin("metric", args)
-    network = made(args)
-    optimizer, generator = AdamW(network.model.parameters(), lr=1e-3), torch.Generator().manual_seed(args.seed)
-    lines, done = list[list[str]](), 0
-    for stage in args.stages:
-        train(network, optimizer, stage - done, args.rows, generator)
-        done = stage
-        lines += look(network, optimizer, stage, args, report)
+    lines = list[list[str]]()
+    for seed in range(args.seed, args.seed + args.trainings):
+        network, done = made(args, seed), 0
+        optimizer, generator = AdamW(network.model.parameters(), lr=1e-3), torch.Generator().manual_seed(seed)
+        for stage in args.stages:
+            train(network, optimizer, stage - done, args.rows, generator)
+            done = stage
+            lines += look(network, optimizer, seed, stage, args, report)
     heads = [
-        "step, metric",
+        "training, step, metric",
         "lowest",
         "-lowest/highest",
         "exact steps",
@@ -196,9 +199,9 @@ def main() -> int:
         "median",
         "of the whole call",
     ]
-    table("a transformer in training", [*heads, "curvature in x", "ratio"], lines)
+    table("a transformer in training", [*heads, "curvature in x over its lowest", "ratio"], lines)
     ratio = statistics.median(float(line[-1]) for line in lines if line[-1])
-    report.want("gradients with the metric over those without, median of the stages", ratio, FEWER)
+    report.want("gradients with the metric over those without, median of stages and trainings", ratio, FEWER)
     return report.end(args.out)
 
 

@@ -1,11 +1,14 @@
 """What the probe in the training loop claims where there is nothing to claim, and how wide its interval is.
 
-    python -m benchmarks.online [--plateaus 1000] [--only skewed]
+    python -m benchmarks.online [--plateaus 1000] [--only skewed] [--turns]
 
 Plateaus with a known truth: f_B(x) = ½xᵀH_Bx at x = 0, where the mean H of the H_B has no negative curvature, λ_min = 0
 exactly, and every single batch has plenty. `Neon.step(closure)` looks, collects and decides, with nothing but its
 defaults. Wanted: "saddle" in no more than δ = 5 % of them, by the binomial bound. The interval's coverage is that of
 the mean curvature along the directions that were measured, which the known H tells.
+
+With `--turns` something else: how fast the direction turns downwards, with other constants, momentum and a metric
+(`online_turns`).
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from benchmarks import online_turns
 from benchmarks.environment import Report, options, table
 from unsaddle import Neon
-from unsaddle.measure.confidence_sequence import SETTLING
+from unsaddle.measure.confidence_sequence import SETTLING, Interval
 from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.rules import DELTA
 
 SIZE, STEPS = 12, 160
 Draw = Callable[[torch.Generator], Tensor]
@@ -93,7 +98,7 @@ def plateau(name: str, seed: int, noise: float = 1.0) -> Outcome:
     return Outcome(verdict=neon.events[0].verdict, missed=missed, gradients=neon.events[0].gradients)
 
 
-def _misses(seen: policy.Interval, curvatures: Sequence[float]) -> bool:
+def _misses(seen: Interval, curvatures: Sequence[float]) -> bool:
     """Whether the interval leaves out the weighted mean of the true curvatures."""
     weights = range(SETTLING + 1, len(curvatures) + 1)
     if len(weights) == 0:
@@ -115,8 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = options(__doc__.splitlines()[0])
     parser.add_argument("--plateaus", type=int, default=1000)
     parser.add_argument("--only", default="", help="part of a case's name")
+    parser.add_argument("--turns", action="store_true", help="other ways to turn the direction, instead of plateaus")
     chosen = parser.parse_args(arguments)
     report = Report.begin("online", chosen)
+    if chosen.turns:
+        online_turns.study(report)
+        return report.end(chosen.out)
     rows = []
     for name in FLAT_PLATEAUS:
         if chosen.only not in name:
@@ -126,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
         rows.append([name, said, f"{1.0 - missed / len(outcomes):.3f}"])
         report.row(settings={"case": name, "plateaus": len(outcomes)}, status="done", missed=missed, **dict(verdicts))
-        most = most_by_chance(len(outcomes), policy.DELTA)
+        most = most_by_chance(len(outcomes), DELTA)
         report.want(f"{name}: called saddles, of {len(outcomes)}", verdicts["saddle"], at_most=most)
     table("Plateaus without negative curvature", ["case", "first verdicts", "coverage at all times"], rows)
     return report.end(chosen.out)

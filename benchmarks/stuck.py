@@ -33,7 +33,9 @@ from benchmarks import stuck_leaving
 from benchmarks.environment import ROOT, Report, options, table
 from benchmarks.stuck_problems import NOT_SADDLES, OPTIMIZERS, STUCK, Problem, batches
 from unsaddle import Event, Neon
-from unsaddle.torch_optim import policy
+from unsaddle.torch_optim import plateau, policy
+from unsaddle.torch_optim.rules import Rules
+from unsaddle.torch_optim.state import State
 
 WAYS = ("plain", "kick", "neon", "random")
 RECOVERED = 0.9
@@ -79,13 +81,13 @@ def train(problem: Problem, optimizer_name: str, seed: int, way: str, steps: int
     optimizer = Neon(base, seed=seed, **settings) if way == "neon" else base  # type: ignore[arg-type]
     losses: list[float] = []
     # A kick comes where the policy would look for the first time.
-    watch = policy.State()
-    rules = policy.Rules(gamma=None, every=100, max_overhead=1.0, escape=True, seed=0)
+    watch = State()
+    rules = Rules(gamma=None, every=100, max_overhead=1.0, escape=True, seed=0)
     kicked = way != "kick"
     for _, batch in zip(range(steps), batches(problem, data, seed), strict=False):
         loss = optimizer.step(closure_of(problem, model, optimizer, batch))
         losses.append(float(loss.detach()))
-        policy.record(watch, rules, losses[-1], 1)
+        plateau.record(watch, rules, losses[-1], 1)
         if not kicked and policy.due(watch, rules):
             kick(parameters, seed)
             kicked = True

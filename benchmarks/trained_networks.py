@@ -91,10 +91,11 @@ def vit() -> nn.Module:
     return ViTForImageClassification(config)
 
 
-def convolutional(activation: type[nn.Module], pool: type[nn.Module]) -> nn.Module:
+def convolutional(activation: type[nn.Module], pool: type[nn.Module], side: int = 8) -> nn.Module:
+    """Two convolutions and two linear layers, for square images."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), activation(), pool(2), nn.Conv2d(16, 32, 3, padding=1), activation(), pool(2),
-        nn.Flatten(), nn.Linear(128, 64), activation(), nn.Linear(64, 10),
+        nn.Flatten(), nn.Linear(32 * (side // 4) ** 2, 64), activation(), nn.Linear(64, 10),
     )  # fmt: skip
 
 
@@ -102,11 +103,17 @@ def networks() -> dict[str, Callable[[], Network]]:
     """Every network by name, made when it is wanted."""
     text, known = characters(2048)
 
-    def images() -> tuple[Tensor, Tensor]:
+    def images(side: int = 8) -> tuple[Tensor, Tensor]:
+        """scikit-learn's digits, 8 by 8, or drawn larger."""
         from sklearn.datasets import load_digits
 
         data = load_digits()
-        return torch.tensor(data.images, dtype=torch.float32).unsqueeze(1) / 16.0, torch.tensor(data.target)
+        small = torch.tensor(data.images, dtype=torch.float32).unsqueeze(1) / 16.0
+        drawn = small if side == 8 else functional.interpolate(small, size=(side, side), mode="bilinear")
+        return drawn, torch.tensor(data.target)
+
+    def convolution(activation: type[nn.Module], pool: type[nn.Module], side: int) -> Network:
+        return Network(convolutional(activation, pool, side), images(side), digit)
 
     return {
         "GPT-2 (transformers), GELU": lambda: Network(gpt2(known), (text,), next_character),
@@ -114,8 +121,10 @@ def networks() -> dict[str, Callable[[], Network]]:
         "TransformerEncoder, GELU": lambda: Network(Encoder(known, "gelu"), (text,), next_character),
         "GRU": lambda: Network(Recurrent(nn.GRU, known), (text,), next_character),
         "LSTM": lambda: Network(Recurrent(nn.LSTM, known), (text,), next_character),
-        "conv, ReLU, max-pooling": lambda: Network(convolutional(nn.ReLU, nn.MaxPool2d), images(), digit),
-        "conv, GELU, mean pooling": lambda: Network(convolutional(nn.GELU, nn.AvgPool2d), images(), digit),
+        "conv, ReLU, max-pooling": lambda: convolution(nn.ReLU, nn.MaxPool2d, 8),
+        "conv, GELU, mean pooling": lambda: convolution(nn.GELU, nn.AvgPool2d, 8),
+        "conv 28x28, ReLU, max-pooling": lambda: convolution(nn.ReLU, nn.MaxPool2d, 28),
+        "conv 28x28, GELU, mean pooling": lambda: convolution(nn.GELU, nn.AvgPool2d, 28),
         "ViT (transformers), GELU": lambda: Network(vit(), images(), digit),
     }
 

@@ -7,7 +7,8 @@ that are sampled. What counts, with the γ and the ε that the verdict states:
 - *saddle* is false if the exact curvature along the returned direction is not below zero, or the point is not
   stationary. Between −γ and 0 both minimum and saddle are right;
 - *not stationary* is false if ‖∇F(x)‖ ≤ ε;
-- *undecided* is never false. It is counted, with its reasons;
+- *undecided* is never false. It is counted, with its reasons. It is right where λ_min is zero, the verdict names a flat
+  direction along which F falls by terms of higher order, and F does: neither minimum nor saddle would be;
 - *interval off*: `verdict.interval` does not contain λ_min, of a minimum, or the exact curvature along the direction;
 - *bound off*: λ_min < −`verdict.bound`, whatever the kind; or a minimum whose bound is above γ, so that nothing has
   excluded curvature below −γ.
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import re
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -48,6 +50,8 @@ REASONS = {
     "but no value": "VALUES",
 }
 """Of verdicts that are undecided after an extraction that was not."""
+ZERO = 1e-6
+"""An eigenvalue below this share of the largest is zero: float32 stores it no better."""
 OUTCOMES = ("right", "false minimum", "false saddle", "false not stationary", "undecided")
 OFF = ("interval off", "bound off")
 
@@ -104,7 +108,7 @@ def allowed(runs: int) -> int:
 def judge(verdict: Verdict, case: Case, precision: str) -> str:
     """What the verdict is worth."""
     if verdict.kind == "undecided":
-        return "undecided"
+        return "right" if falls_by_higher_order(verdict, case) else "undecided"
     if case.judge is not None:
         return case.judge(verdict)
     stationary = case.gradient_norm <= verdict.eps
@@ -113,6 +117,16 @@ def judge(verdict: Verdict, case: Case, precision: str) -> str:
     if verdict.kind == "minimum":
         return "right" if stationary and case.lowest >= -verdict.gamma - rounding(case, precision) else "false minimum"
     return "right" if stationary and along(verdict, case) < 0.0 else "false saddle"
+
+
+def falls_by_higher_order(verdict: Verdict, case: Case) -> bool:
+    """Whether the verdict says so, λ_min is zero, and F is lower at the distance that the verdict names."""
+    said = re.search(r"flat to second order, and falls .* at a distance of ([0-9.e+-]+)\. So", verdict.reason)
+    if said is None or abs(case.lowest) > ZERO * case.largest:
+        return False
+    f, v, length = case.objective.sample(), verdict.evidence.deciding[0], float(said[1])
+    here = float(f.value(case.x))
+    return any(float(f.value(torch.add(case.x, v, alpha=sign * length))) < here for sign in (1.0, -1.0))
 
 
 def rounding(case: Case, precision: str) -> float:

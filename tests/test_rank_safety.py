@@ -47,18 +47,15 @@ COMBINED = "a combination of basis vectors: this rank's rows of it"
 ALLOWED = {
     ("curvature/auto.py", "basis_size", "numel"): f"{HERE}; the smallest over ranks is taken",
     ("curvature/krylov/process.py", "__init__", "numel"): HERE,
-    ("curvature/krylov/process.py", "expand", "all"): SMALL,
-    ("curvature/krylov/process.py", "expand", "max"): SMALL,
     ("curvature/krylov/process.py", "vector", "@"): COMBINED,
     ("curvature/krylov/process.py", "vector", "shape"): COUNT,
     ("curvature/krylov/process.py", "restart", "@"): COMBINED,
     ("curvature/krylov/process.py", "_orthogonalise", "@"): SUMMED,
     ("curvature/krylov/process.py", "_orthogonalise", "dot"): SUMMED,
     ("curvature/krylov/process.py", "_columns", "shape"): COUNT,
-    ("curvature/krylov/projection.py", "solved", "all"): SMALL,
+    ("curvature/krylov/process.py", "_column_blocks", "shape"): HERE,
     ("curvature/krylov/projection.py", "extend", "max"): SMALL,
     ("curvature/krylov/process.py", "_purify", "@"): SUMMED,
-    ("curvature/krylov/process.py", "solve", "max"): SMALL,
     ("curvature/krylov/projection.py", "log_missed_at", "@"): SMALL,
     ("curvature/krylov/projection.py", "log_missed_at", "any"): SMALL,
     ("curvature/neon.py", "_sweep", "dot"): BLOCKS,
@@ -104,7 +101,7 @@ ALLOWED = {
     ("first_order/scsg.py", "epoch_length", "rand"): SCALAR,
     ("baselines/svrg_hessian.py", "minimize", "rand"): SCALAR,
     ("torch_optim/flatness.py", "flat_tensors", "numel"): "parameters: of a sharded one this is the whole",
-    ("torch_optim/policy.py", "record", "numel"): "a loss, not a vector",
+    ("torch_optim/plateau.py", "record", "numel"): "a loss, not a vector",
     ("torch_optim/prober.py", "advance", "numel"): "this rank's part of the direction against that of the parameters",
 }
 """By file, function and construct: why it is right on a part."""

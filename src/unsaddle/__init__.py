@@ -17,11 +17,13 @@ from unsaddle.spectrum import (
     spectral_density,
     spectrum_by_layer,
 )
-from unsaddle.torch_optim import Event, Neon
+from unsaddle.torch_optim import CurvatureMonitor, CurvatureRow, Event, Neon
 
 __all__ = [
     "Cost",
     "Curvature",
+    "CurvatureMonitor",
+    "CurvatureRow",
     "Density",
     "Eigenpairs",
     "Ending",

@@ -40,7 +40,7 @@ def point(x: Any, name: str = "x") -> Tensor:
         raise ValueError(f"{name} must have one dimension, got shape {tuple(x.shape)}; use {name}.flatten()")
     if x.numel() == 0 and ranks.current() is None:  # A rank may hold no part of a small vector.
         raise ValueError(f"{name} is empty; a point needs at least one coordinate")
-    own: Tensor = x.detach().contiguous()
+    own: Tensor = (x.detach() if x.requires_grad else x).contiguous()
     return own
 
 
@@ -75,7 +75,7 @@ def vector_like(v: Any, x: Tensor, name: str) -> Tensor:
         raise TypeError(f"{name} must be a dense tensor, got layout {v.layout}; use .to_dense()")
     if v.device != x.device:
         raise ValueError(f"{name} must be on the device of x, {x.device}, got {v.device}")
-    return v.detach()
+    return v.detach() if v.requires_grad else v
 
 
 def scalar(value: Any, name: str, reduction: str = ".mean() or .sum()") -> Tensor:
@@ -90,7 +90,7 @@ def scalar(value: Any, name: str, reduction: str = ".mean() or .sum()") -> Tenso
         raise ValueError(
             f"{name} must return a scalar, got a tensor of shape {tuple(value.shape)}; reduce it with {reduction}"
         )
-    return value.reshape(())
+    return value if value.ndim == 0 else value.reshape(())
 
 
 def positive(value: float, name: str, hint: str = "") -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,17 +85,20 @@ def summed(products: Tensor) -> Tensor:
     return products if team is None else team.sum(products)
 
 
-def summed_and_said(products: Tensor, numbers: Array) -> tuple[list[float], Array]:
+def summed_and_said(products: Tensor, *numbers: Array) -> tuple[Any, ...]:
     """`summed` on the host, and the first rank's `numbers` on all ranks, in one message.
 
     Ranks with different processors may compute slightly different `numbers` from the same input.
     """
     team = ranks.current()
     if team is None:
-        return products.tolist(), numbers
-    said = torch.from_numpy(numbers * team.replicas if team.rank == 0 else np.zeros_like(numbers)).to(products.device)
+        return products.tolist(), *numbers
+    own = np.concatenate([array.ravel() for array in numbers])
+    said = torch.from_numpy(own * team.replicas if team.rank == 0 else np.zeros_like(own)).to(products.device)
     both = team.sum(torch.cat([products.double(), said])).tolist()
-    return both[: products.numel()], np.array(both[products.numel() :])
+    ends = np.cumsum([products.numel(), *(array.size for array in numbers)])
+    parts = np.split(np.array(both), ends[:-1])[1:]
+    return both[: ends[0]], *(part.reshape(array.shape) for part, array in zip(parts, numbers, strict=True))
 
 
 def dimension(x: Tensor) -> int:

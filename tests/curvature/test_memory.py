@@ -82,8 +82,8 @@ def test_gradients_add_up_in_what_an_extractor_holds_anyway(method, monkeypatch)
 
 
 @pytest.mark.slow
-def test_a_diagonal_metric_takes_two_vectors_more():
-    """S, and x in its units; the displacement and the gradient share one vector."""
+def test_a_diagonal_metric_takes_one_vector_more():
+    """x in its units. The sizes are the caller's, and the displacement and the gradient share one vector."""
     torch.manual_seed(0)
     model, sizes = Sum(), torch.rand(VECTOR // 4) + 0.5
     F = ModelObjective(model, loss, TensorDataset(torch.randn(64, WIDTH), torch.randn(64, WIDTH)))
@@ -93,4 +93,4 @@ def test_a_diagonal_metric_takes_two_vectors_more():
             found = negative_curvature(F, extractor="krylov", basis=8, metric=metric)
         assert found.status is Status.FOUND
         peaks.append(alive.peak / VECTOR)
-    assert peaks[1] <= peaks[0] + 2.1
+    assert peaks[1] <= peaks[0] + 1.1

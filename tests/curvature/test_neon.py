@@ -103,7 +103,7 @@ def test_the_vector_returned_is_the_iterate_that_passed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.study) for seed in range(4, 30))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.study) for seed in range(1, 30))])
 def test_theorem_1_at_a_larger_step(seed):
     """All constants of Theorem 1 but η, which is raised from 3e-11 to 0.02 so that the run ends: f̂ ≤ −2𝓕 is reached
     within t steps and within U, and the curvature is at most −γ/(8ĉ²ℓ)."""

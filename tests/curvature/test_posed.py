@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from unsaddle import FiniteSum, Function, negative_curvature
-from unsaddle.cost import Ledger
 from unsaddle.curvature.posed import posed
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Status
@@ -86,7 +85,7 @@ def test_a_bound_in_the_metric_is_the_weaker_in_x_the_smaller_a_variable() -> No
     inverse = torch.diag(asked.scaling.solve(torch.ones_like(ZERO)))
     in_x = -b * inverse @ inverse
     found = negative_curvature(asked.objective, asked.x, gamma=b)
-    own = asked.own(replace(found, bound=b), torch.Generator(), Ledger())
+    own = asked.own(replace(found, bound=b))
     assert own.bound == pytest.approx(-float(torch.linalg.eigvalsh(in_x)[0]))
 
 

@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def two(folder: Path) -> Seen:
     """Two ranks."""
     plan = {
-        "ddp": "train,reductions,rounding,own_mistakes,batch_norm,foreign_shards",
+        "ddp": "train,joined,reductions,rounding,own_mistakes,batch_norm,foreign_shards",
         "ddp-views": ALL,
         "fsdp": f"{ALL},rounding,train,train_and_save,small_head,other_parameters,go_on",
         "fsdp-root": "extractors,value_only",

@@ -90,10 +90,15 @@ class Messages:
         dist.all_reduce = self._send
 
 
+def precisions(kind: str) -> tuple[torch.dtype, ...]:
+    """Both, in one process and for two kinds of wrapping; float64 for the others."""
+    return (torch.float64, torch.float32) if kind in ("alone", "ddp-views", "fsdp") else (torch.float64,)
+
+
 def extractors(kind: str, folder: Path) -> dict[str, Any]:
-    """Every extractor with given constants, in both precisions; what was found, what it sent, what it left behind."""
+    """Every extractor with given constants; what was found, what it sent, what it left behind."""
     out: dict[str, Any] = {}
-    for dtype in (torch.float64, torch.float32):
+    for dtype in precisions(kind):
         model = wrap(network(dtype), kind)
         loss(model, list(own_rows(dtype)[:])).backward()  # Gradients that a probe must leave alone.
         before = bits(model)
@@ -154,7 +159,7 @@ def metric(kind: str, folder: Path) -> dict[str, Any]:
     assert isinstance(scaling, Diagonal)
     found, verdict = negative_curvature(F, metric=adam, seed=1), is_minimum(F, metric=adam, seed=1)
     return {
-        "sizes": whole(scaling.scale, F),
+        "sizes": whole(scaling.apply(torch.ones_like(F.point)), F),
         "ends": [scaling.smallest, scaling.largest],
         "status": found.status.name,
         "curvature": found.curvature,
@@ -165,10 +170,10 @@ def metric(kind: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def spectrum(kind: str, folder: Path) -> dict[str, Any]:
+def spectrum(kind: str, folder: Path, dtypes: tuple[torch.dtype, ...] = (torch.float64,)) -> dict[str, Any]:
     """Eigenpairs, index, density, layers and `where`, and what they left behind."""
     out: dict[str, Any] = {}
-    for dtype in (torch.float64, torch.float32):
+    for dtype in dtypes:
         model = wrap(network(dtype), kind)
         loss(model, list(own_rows(dtype)[:])).backward()
         before = bits(model)
@@ -193,6 +198,10 @@ def spectrum(kind: str, folder: Path) -> dict[str, Any]:
         }
         out[f"untouched, {dtype}"] = same(before, bits(model))
     return out
+
+
+def spectrum_in_both_precisions(kind: str, folder: Path) -> dict[str, Any]:
+    return spectrum(kind, folder, (torch.float64, torch.float32))
 
 
 def noise(kind: str, folder: Path) -> dict[str, Any]:
@@ -302,9 +311,10 @@ def rounding(kind: str, folder: Path) -> dict[str, Any]:
         changed["dot"] += off != 1.0
         return true_dot(a, b) * off
 
-    def eigh(matrix: projection.Array) -> projection.Array:
+    def eigh(matrix: projection.Array) -> projection.Pairs:
         changed["eigh"] += off != 1.0
-        return true_eigh(matrix) * off
+        values, vectors = true_eigh(matrix)
+        return values * off, vectors * off
 
     model = wrap(network(torch.float64), kind)
     F = ModelObjective(model, loss, own_rows(torch.float64), micro_batch=64)

@@ -21,12 +21,26 @@ def test_all_ranks_decide_on_the_same_bits(seen: list[dict[str, Any]]) -> None:
                     assert other[scenario][key] == value, f"{scenario}, {key}"
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-3)])
+TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-3}
+
+
+def dtypes(seen: list[dict[str, Any]]) -> list[torch.dtype]:
+    """In which extractors ran: both, except on four ranks."""
+    ran = [dtype for dtype in TOLERANCES if f"auto, {dtype}" in seen[0]["extractors"]]
+    assert len(ran) == (1 if len(seen) == 4 else 2)
+    return ran
+
+
 @pytest.mark.parametrize("method", [*EXTRACTORS, "krylov"])
 def test_an_extractor_finds_what_it_finds_in_one_process(
-    seen: list[dict[str, Any]], alone: dict[str, Any], method: str, dtype: torch.dtype, tolerance: float
+    seen: list[dict[str, Any]], alone: dict[str, Any], method: str
 ) -> None:
-    ours, reference = (answers["extractors"][f"{method}, {dtype}"] for answers in (seen[0], alone))
+    for dtype in dtypes(seen):
+        answers = [one["extractors"][f"{method}, {dtype}"] for one in (seen[0], alone)]
+        _compare(*answers, method, TOLERANCES[dtype])
+
+
+def _compare(ours: dict[str, Any], reference: dict[str, Any], method: str, tolerance: float) -> None:
     assert ours["status"] == reference["status"]
     assert ours["history"] == pytest.approx(reference["history"], rel=tolerance, abs=tolerance)
     if method != "krylov":
@@ -36,26 +50,25 @@ def test_an_extractor_finds_what_it_finds_in_one_process(
         assert (ours["gradients"], ours["samples"]) == (reference["gradients"], reference["samples"])
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_measured_constants_give_the_same_answer_within_the_error_that_is_stated(
-    seen: list[dict[str, Any]], alone: dict[str, Any], dtype: torch.dtype
+    seen: list[dict[str, Any]], alone: dict[str, Any]
 ) -> None:
-    ours, reference = (answers["extractors"][f"auto, {dtype}"] for answers in (seen[0], alone))
-    assert (ours["status"], ours["kind"]) == (reference["status"], reference["kind"])
-    assert abs(ours["curvature"] - reference["curvature"]) <= ours["error"] + reference["error"]
-    assert ours["gradient_norm"] == pytest.approx(reference["gradient_norm"], rel=1e-5)
+    for dtype in dtypes(seen):
+        ours, reference = (answers["extractors"][f"auto, {dtype}"] for answers in (seen[0], alone))
+        assert (ours["status"], ours["kind"]) == (reference["status"], reference["kind"])
+        assert abs(ours["curvature"] - reference["curvature"]) <= ours["error"] + reference["error"]
+        assert ours["gradient_norm"] == pytest.approx(reference["gradient_norm"], rel=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_parameters_gradients_and_buffers_are_left_bit_for_bit(seen: list[dict[str, Any]], dtype: torch.dtype) -> None:
-    assert all(answer["extractors"][f"untouched, {dtype}"] for answer in seen)
+def test_parameters_gradients_and_buffers_are_left_bit_for_bit(seen: list[dict[str, Any]]) -> None:
+    assert all(answer["extractors"][f"untouched, {dtype}"] for answer in seen for dtype in dtypes(seen))
 
 
 @pytest.mark.parametrize("method", [*EXTRACTORS, "krylov"])
 def test_a_step_sends_one_message_beyond_the_gradient_s_own_and_krylov_two(
     seen: list[dict[str, Any]], method: str
 ) -> None:
-    for dtype in (torch.float64, torch.float32):
+    for dtype in dtypes(seen):
         sent = seen[0]["extractors"][f"{method}, {dtype}"]["messages a step"]
         # Drawing a sample takes two more.
         assert sent == {"krylov": 2, "neon2-online": 3, "oja-first-order": 3}.get(method, 1)

@@ -34,6 +34,22 @@ def test_a_checkpoint_in_the_middle_of_an_online_probe_goes_on_bit_for_bit(two: 
         assert resumed == undisturbed
 
 
+@pytest.mark.study
+def test_a_checkpoint_in_the_middle_of_an_online_probe_goes_on_bit_for_bit_on_four_ranks(tmp_path: Path) -> None:
+    for answer in on_ranks(4, {"fsdp": "train,train_and_save,go_on"}, tmp_path):
+        saved, resumed, undisturbed = (answer["fsdp"][name] for name in ("train_and_save", "go_on", "train"))
+        assert (saved["phase"], saved["events"]) == ("collect", [])
+        assert resumed == undisturbed
+        assert [e["escaped"] for e in undisturbed["events"]][:1] == [True]
+
+
+def test_join_is_refused_on_every_rank_before_anything_waits(two: Seen) -> None:
+    for answer in two:
+        said = answer["ddp"]["joined"]
+        assert set(said) == {"closure", "objective"}
+        assert all("inside join()" in text for text in said.values())
+
+
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # As it is, in this process.
 def test_a_checkpoint_of_two_ranks_goes_on_in_four_and_in_one(
     alone: dict[str, Any], two: Seen, four: Seen, folder: Path
@@ -48,22 +64,25 @@ def test_a_checkpoint_of_two_ranks_goes_on_in_four_and_in_one(
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_an_error_on_one_rank_ends_all_of_them_with_the_model_as_it_was(kind: str, tmp_path: Path) -> None:
     begun = time.monotonic()
-    seen = [answer[kind]["raises"] for answer in on_ranks(2, {kind: "raises"}, tmp_path, check=False)]
+    seen = [answer[kind]["raises"] for answer in on_ranks(2, {kind: "raises"}, tmp_path)]
     assert seen[1]["error"] == "RuntimeError: out of paper"
     assert seen[0]["error"] is not None  # Its neighbour is gone, or the group's time is over.
     assert all(answer["untouched"] for answer in seen)
     assert time.monotonic() - begun < 400.0  # The group gives up after 120 s; never a hang.
 
 
+@pytest.mark.parametrize(
+    "places", [["probe"], pytest.param(["probe", "training"], marks=pytest.mark.study)], ids=" and ".join
+)
 def test_a_killed_rank_ends_the_others_and_restarts_end_as_an_undisturbed_run(
-    alone: dict[str, Any], tmp_path: Path
+    alone: dict[str, Any], tmp_path: Path, places: list[str]
 ) -> None:
-    """In the middle of a probe, and again in training."""
+    """In the middle of a probe, and again in training; through torchrun."""
     kill, reference = tmp_path / "kill", alone["train"]
-    kill.write_text("probe\ntraining")
-    done = torchrun(2, *worker({"fsdp": "train_and_die"}, tmp_path), restarts=2)
-    assert kill.read_text() == ""  # Both did happen,
-    assert done.stderr.count("exitcode: -9") >= 2  # torchrun saw it,
+    kill.write_text("\n".join(places))
+    done = torchrun(2, *worker({"fsdp": "train_and_die"}, tmp_path), restarts=len(places))
+    assert kill.read_text() == ""  # All of it did happen,
+    assert done.stderr.count("exitcode: -9") >= len(places)  # torchrun saw it,
     seen = [answer["fsdp"]["train_and_die"] for answer in written(2, tmp_path)]
     assert seen[0] == seen[1]
     assert [e["step"] for e in seen[0]["events"]] == [e["step"] for e in reference["events"]]

@@ -169,3 +169,103 @@ def test_tensorboard_gets_the_numbers_and_the_sentence():
     assert ("neon/curvature", 0) in writer.scalars
     assert ("neon/decrease", 0) in writer.scalars
     assert "saddle" in writer.texts[0]
+
+
+def test_the_monitor_in_lightning_logs_rows_and_is_in_checkpoints(tmp_path):
+    lightning = pytest.importorskip("lightning.pytorch")
+    from unsaddle.interop.lightning import CurvatureLogger
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = nn.Sequential(nn.Linear(8, 2), nn.Linear(2, 8))
+
+        def training_step(self, batch, index):
+            return reconstruction(self.model, batch[0])
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=1e-3)
+
+    class Sink(lightning.loggers.logger.DummyLogger):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def log_metrics(self, metrics, step=None):
+            self.seen.append(metrics)
+
+    sink, watching = Sink(), CurvatureLogger(every=20)
+    trainer = lightning.Trainer(
+        max_epochs=15,
+        accelerator="cpu",
+        logger=sink,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[watching],
+    )
+    trainer.fit(Module(), DataLoader(TensorDataset(ROWS), batch_size=64))
+    logged = [metrics for metrics in sink.seen if "curvature/sharpness" in metrics]
+    assert len(logged) == len(watching.monitor.rows) == 3
+    assert logged[-1]["curvature/limit"] == 2000.0
+    trainer.save_checkpoint(tmp_path / "checkpoint")
+    saved = torch.load(tmp_path / "checkpoint", weights_only=True)
+    assert saved["callbacks"]["CurvatureLogger"]["steps"] == 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("early", [False, True])
+def test_the_monitor_in_hugging_face_s_trainer(tmp_path, early):
+    """As a callback, or made of the trainer before it has an optimizer."""
+    transformers = pytest.importorskip("transformers")
+    from unsaddle import CurvatureMonitor
+    from unsaddle.interop.transformers import CurvatureCallback
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(8, 2), nn.Linear(2, 8))
+
+        def forward(self, rows, labels=None):
+            return {"loss": reconstruction(self.layers, rows)}
+
+    model = Model()
+    objective = ModelObjective(model, lambda model, batch: model(batch[0])["loss"], TensorDataset(ROWS))
+    watching = CurvatureCallback(objective, every=20, samples=64)
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=64,
+        num_train_epochs=15,
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+        logging_steps=20,
+    )
+    data = [{"rows": row, "labels": row} for row in ROWS]
+    callbacks = [] if early else [watching]
+    trainer = transformers.Trainer(model, arguments, train_dataset=data, callbacks=callbacks)
+    monitor = CurvatureMonitor(trainer, objective, every=20, samples=64) if early else None
+    trainer.train()
+    monitor = monitor or watching.monitor
+    assert [row.step for row in monitor.rows if not row.warning] == [20, 40, 60]
+    assert any("curvature/sharpness" in row for row in trainer.state.log_history) is not early
+
+
+def test_rows_of_the_monitor_in_tensorboard():
+    from unsaddle import CurvatureRow
+
+    class Writer:
+        def __init__(self):
+            self.scalars, self.texts = {}, {}
+
+        def add_scalar(self, name, number, step):
+            self.scalars[name, step] = number
+
+        def add_text(self, name, text, step):
+            self.texts[name, step] = text
+
+    writer = Writer()
+    to_tensorboard(writer)(CurvatureRow(step=3, sharpness=4.0, limit=2.0, warning="Too long."))
+    assert writer.scalars["curvature/ratio", 3] == 2.0
+    assert "Too long." in writer.texts["curvature/warning", 3]

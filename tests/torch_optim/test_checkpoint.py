@@ -1,14 +1,18 @@
 """A run that was saved and loaded, in any phase of the policy, goes on bit for bit as if it had not been."""
 
+import copy
 import io
+import pickle
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 from tests.torch_optim.training import closure_over
 from unsaddle import Neon
-from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.state import COLLECT, IDLE, TRIAL
 
 BASES = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
@@ -35,13 +39,13 @@ def steps(neon, model, first, count, until=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", BASES.values(), ids=BASES.keys())
-@pytest.mark.parametrize("phase", [policy.IDLE, policy.COLLECT, policy.TRIAL])
+@pytest.mark.parametrize("phase", [IDLE, COLLECT, TRIAL])
 def test_a_run_that_was_saved_and_loaded_goes_on_bit_for_bit(phase, make):
     torch.manual_seed(0)
     model = network()
     neon = Neon(make(model.parameters()), every=20, max_overhead=1.0)
     step = steps(neon, model, 0, 12)
-    if phase != policy.IDLE:
+    if phase != IDLE:
         step = steps(neon, model, step, 400, until=lambda: neon.phase == phase)
     assert neon.phase == phase
     file = io.BytesIO()
@@ -68,7 +72,7 @@ def test_a_run_that_was_saved_and_loaded_goes_on_bit_for_bit(phase, make):
 def test_loading_puts_the_direction_where_the_parameters_are():
     model = network()
     neon = Neon(torch.optim.SGD(model.parameters(), lr=0.05), every=20, max_overhead=1.0)
-    steps(neon, model, 0, 400, until=lambda: neon.phase == policy.COLLECT)
+    steps(neon, model, 0, 400, until=lambda: neon.phase == COLLECT)
     double = network().double()
     resumed = Neon(torch.optim.SGD(double.parameters(), lr=0.05))
     resumed.load_state_dict(neon.state_dict())
@@ -98,3 +102,50 @@ def test_a_state_that_neon_did_not_write_is_refused_before_anything_changes(entr
     with pytest.raises(error, match="Neon's entry of a state_dict must be what state_dict"):
         neon.load_state_dict(saved | {"neon": entry})
     assert neon.param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_what_torch_s_get_state_dict_keeps_has_all_but_the_candidate():
+    """It keeps states and groups only."""
+    model = network()
+    neon = Neon(torch.optim.Adam(model.parameters(), lr=0.01), every=20, max_overhead=1.0)
+    step = steps(neon, model, 0, 400, until=lambda: neon.events)
+    steps(neon, model, step, 400, until=lambda: neon.phase == COLLECT)
+    weights, state = get_state_dict(model, neon)
+
+    other = network(1.0)
+    resumed = Neon(torch.optim.Adam(other.parameters(), lr=0.01), every=20, max_overhead=1.0)
+    set_state_dict(other, resumed, model_state_dict=weights, optim_state_dict=state)
+    assert repr(resumed.events) == repr(neon.events)
+    assert resumed.overhead == neon.overhead
+    assert (neon.phase, resumed.phase) == (COLLECT, IDLE)
+    assert "neon" not in resumed.base.param_groups[0]
+    assert torch.equal(
+        resumed.base.state[other[1].weight]["exp_avg_sq"], neon.base.state[model[1].weight]["exp_avg_sq"]
+    )
+
+
+@pytest.fixture
+def group():
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist.new_group([0])
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    "again", [copy.deepcopy, lambda neon: pickle.loads(pickle.dumps(neon))], ids=["copy", "pickle"]
+)
+def test_copies_keep_the_process_group(group, again):
+    neon = Neon(torch.optim.SGD(network().parameters(), lr=0.1), process_group=group)
+    assert again(neon)._process_group is group
+    assert again(Neon(torch.optim.SGD(network().parameters(), lr=0.1)))._process_group is None
+
+
+def test_a_pickle_whose_group_is_not_here_says_what_to_do(group):
+    pickled = pickle.dumps(Neon(torch.optim.SGD(network().parameters(), lr=0.1), process_group=dist.new_group([0])))
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    with pytest.raises(ValueError, match="pickled with the process group"):
+        pickle.loads(pickled)

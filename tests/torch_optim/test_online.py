@@ -16,6 +16,7 @@ from benchmarks.stuck_classifiers import BATCH_SIZES, classifier
 from tests.torch_optim.training import Saddle, batches, closure_over, train
 from unsaddle import ModelObjective, Neon, vectors
 from unsaddle.torch_optim import online, policy
+from unsaddle.torch_optim.state import COLLECT, IDLE, TRIAL
 
 PLATEAUS = 200
 MOST_FALSE = 18
@@ -196,7 +197,7 @@ def test_the_training_step_s_own_gradient_is_used_so_that_a_measurement_costs_on
     assert closure.calls == 2
 
 
-@pytest.mark.parametrize("phase", [policy.IDLE, policy.COLLECT, policy.TRIAL])
+@pytest.mark.parametrize("phase", [IDLE, COLLECT, TRIAL])
 def test_a_loop_without_closures_that_was_saved_and_loaded_goes_on_bit_for_bit(phase):
     model = Model()
     neon = Neon(torch.optim.Adam(model.parameters(), lr=1e-4), objective_of(model), every=10)

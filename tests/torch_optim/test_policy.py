@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from unsaddle.torch_optim import policy
-from unsaddle.torch_optim.policy import Rules, State
+from unsaddle.torch_optim import plateau, policy
+from unsaddle.torch_optim.rules import SHORTEST_WINDOW, WINDOW, Rules
+from unsaddle.torch_optim.state import COLLECT, State
 
 
 def rules(**changes):
@@ -16,7 +17,7 @@ def rules(**changes):
 def after(losses, **fields):
     state = State(**fields)
     for loss in losses:
-        policy.record(state, rules(), loss, 1)
+        plateau.record(state, rules(), loss, 1)
     return state
 
 
@@ -49,8 +50,8 @@ def test_a_window_with_something_that_is_no_finite_number_is_not(bad):
 
 def test_the_window_is_as_short_as_the_wait():
     assert rules(every=20).window == 20
-    assert rules(every=1000).window == policy.WINDOW
-    assert rules(every=1).window == policy.SHORTEST_WINDOW
+    assert rules(every=1000).window == WINDOW
+    assert rules(every=1).window == SHORTEST_WINDOW
 
 
 def test_a_loss_is_copied_since_its_memory_may_be_used_again():
@@ -63,9 +64,30 @@ def test_a_loss_is_copied_since_its_memory_may_be_used_again():
 def test_the_first_probe_is_on_credit_and_the_next_waits_for_its_worst_case():
     assert policy.affordable(State(trained=1), rules())
     enough = (40 + policy.WORST_CASE) / 0.05
-    verdict = [{"step": 100}]
-    assert not policy.affordable(State(spent=40, events=verdict, trained=int(enough) - 1), rules())
-    assert policy.affordable(State(spent=40, events=verdict, trained=int(enough) + 1), rules())
+    state = State(spent=40, trained=int(enough) - 1)
+    policy.end(state, rules(), {}, escaped=False)
+    assert not policy.affordable(state, rules())
+    state.trained += 2
+    assert policy.affordable(state, rules())
+
+
+@pytest.mark.parametrize(("fall", "paid"), [(0.0, True), (1e-3, True), (5e-3, False)])
+def test_an_escape_that_lowers_the_loss_by_more_than_training_would_puts_the_next_probe_on_credit(fall, paid):
+    state = after([1.0 - fall * i for i in range(100)])
+    assert plateau.speed(state, rules()) == pytest.approx(fall)
+    state.spent = policy.WORST_CASE + 50
+    policy.end(state, rules(), {"decrease": 0.1, "gradients": 50}, escaped=True)
+    assert policy.affordable(state, rules()) is paid
+    state.spent += policy.WORST_CASE
+    assert not policy.affordable(state, rules())
+
+
+def test_where_losses_do_not_differ_soft_curvature_counts_and_with_noise_it_does_not():
+    for losses, soft in (([1.0] * 99 + [0.9999], True), (FLAT, False), ([], False)):
+        question = policy.extraction(after(losses), rules())
+        assert question.seen_counts is soft
+        assert question.max_gradients == (policy.SOFT_EXTRACTION if soft else policy.EXTRACTION)
+    assert not policy.extraction(after([1.0] * 100), rules(gamma=0.1)).seen_counts
 
 
 def test_a_probe_that_was_cut_off_by_an_error_does_not_use_up_the_credit_unless_it_spent_it():
@@ -85,7 +107,7 @@ def test_the_wait_doubles_up_to_a_limit_and_an_escape_resets_it():
         waits.append(state.wait)
     assert waits == [200, 400, 800, 1600, 3200, 3200, 3200, 3200]
     state.losses = [1.0]
-    policy.end(state, rules(), {}, escaped=True)
+    policy.end(state, rules(), {"decrease": 1.0, "gradients": 1}, escaped=True)
     assert (state.wait, state.losses) == (100, [])
 
 
@@ -111,6 +133,19 @@ def test_fresh_batches_decide_by_their_interval(curvatures, answer):
     assert policy.confirmation(state, policy.collected(state)) == answer
 
 
+def test_the_error_is_that_of_what_is_claimed():
+    skewed = [-1.0, -1.3, -0.8, -1.1, -3.0, *([-0.9, -1.0] * 12)]
+    claimed = State(gamma=0.1, curvatures=skewed)
+    seen = policy.collected(claimed)
+    assert seen.upper < 0.0
+    assert policy.one_sided(claimed, seen) == seen.upper - seen.mean != seen.error
+    excluded = State(gamma=0.1, curvatures=[-c for c in skewed])
+    seen = policy.collected(excluded)
+    assert policy.one_sided(excluded, seen) == seen.mean - seen.lower != seen.error
+    open_ = State(gamma=0.1, curvatures=[0.4 * (-1) ** i for i in range(20)])
+    assert policy.one_sided(open_, policy.collected(open_)) == policy.collected(open_).error
+
+
 def test_some_tens_of_batches_measure_and_more_only_while_it_looks_like_a_saddle_and_the_loss_does_not_fall():
     looks, does_not = [-0.9, 0.5] * 30, [0.5, -0.6] * 30
     assert policy.collected(State(curvatures=looks)).upper > 0.0
@@ -122,12 +157,12 @@ def test_some_tens_of_batches_measure_and_more_only_while_it_looks_like_a_saddle
         (does_not, FLAT, False),
         (looks, [1.0 - 0.002 * i for i in range(100)], False),
     ):
-        state = after(losses, phase=policy.COLLECT, curvatures=curvatures, gamma=0.1, spent=1000)
+        state = after(losses, phase=COLLECT, curvatures=curvatures, gamma=0.1, spent=1000)
         assert policy.measures(state, rules()) is whether
 
 
 def test_after_the_burst_the_budget_says_when_to_measure():
-    state = State(phase=policy.COLLECT, curvatures=[0.2, -0.2] * 30, gamma=0.1, spent=9, trained=199)
+    state = State(phase=COLLECT, curvatures=[0.2, -0.2] * 30, gamma=0.1, spent=9, trained=199)
     assert not policy.measures(state, rules())
     state.trained = 200
     assert policy.measures(state, rules())
@@ -135,7 +170,7 @@ def test_after_the_burst_the_budget_says_when_to_measure():
 
 
 def test_what_is_not_decided_is_said_with_its_interval():
-    state = State(phase=policy.COLLECT, curvatures=[0.1, -0.5] * 8, gamma=0.1)
+    state = State(phase=COLLECT, curvatures=[0.1, -0.5] * 8, gamma=0.1)
     assert policy.awaited(state).startswith("Undecided so far: -0.2")
     assert policy.awaited(state).endswith("after 16 steps.")
     state.curvatures = state.curvatures[:3]
@@ -144,11 +179,11 @@ def test_what_is_not_decided_is_said_with_its_interval():
 
 def test_the_objective_s_own_sample_tells_a_plateau_from_a_fall():
     state = State(steps=100, trained=100)
-    policy.record_value(state, 2.0, 1)
+    plateau.record_value(state, 2.0, 1)
     assert not policy.due(state, rules())
-    policy.record_value(state, 1.9999, 1)
+    plateau.record_value(state, 1.9999, 1)
     assert policy.due(state, rules())
-    policy.record_value(state, 1.9, 1)
+    plateau.record_value(state, 1.9, 1)
     assert not policy.due(state, rules())
     assert (state.values, state.spent) == ([1.9999, 1.9], 3)
 
@@ -168,19 +203,3 @@ def test_the_objective_s_own_sample_tells_a_plateau_from_a_fall():
 )
 def test_a_step_has_to_lower_the_loss_of_fresh_batches(changes, opposite, answer):
     assert policy.trial(changes, opposite) == answer
-
-
-def test_the_state_survives_a_checkpoint_as_plain_numbers_words_and_one_tensor():
-    state = State(phase="collect", losses=[torch.tensor(1.5), 2.0], direction=torch.ones(3), events=[{"step": 1}])
-    saved = state.to_dict()
-    assert saved["losses"] == [1.5, 2.0]
-    again = State.from_dict(saved)
-    assert torch.equal(again.direction, torch.ones(3))
-    assert (again.phase, again.events) == ("collect", [{"step": 1}])
-    saved["direction"].zero_()
-    assert torch.equal(state.direction, torch.ones(3))
-
-
-def test_a_checkpoint_of_another_version_is_refused_by_name():
-    with pytest.raises(ValueError, match="has later, which this version does not know"):
-        State.from_dict({"later": 1})

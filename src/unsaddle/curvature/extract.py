@@ -124,12 +124,8 @@ def negative_curvature(
 @with_its_ranks
 def _answer_in_metric(objective: Objective, x: Tensor, question: Question, metric: Any) -> Curvature:
     """Answers a question by a search in a metric, within its budget."""
-    ledger, asked = Ledger(), posed(objective, x, question, metric)
-    if question.max_gradients is not None:  # The direction is measured twice: there, and in the user's own variables.
-        asked = asked.after(_reserve(sampled=objective.num_samples != 1))
-    asked, found = answer_posed(asked, ledger)
-    generator = torch.Generator().manual_seed(question.seed + 1)
-    return replace(asked.own(found, generator, ledger), cost=ledger.cost)
+    asked, found = answer_posed(posed(objective, x, question, metric), Ledger())
+    return asked.own(found)
 
 
 def answer_posed(asked: Posed, ledger: Ledger) -> tuple[Posed, Curvature]:

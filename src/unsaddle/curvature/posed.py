@@ -23,13 +23,17 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.question import Question
-from unsaddle.curvature.result import Curvature, Status
-from unsaddle.measure import batches, direction
+from unsaddle.curvature.result import Curvature
+from unsaddle.measure import direction
 from unsaddle.measure.direction import Measurement, Scale
 from unsaddle.metric.given import as_map
 from unsaddle.metric.maps import Map
 from unsaddle.metric.objective import MetricObjective
 from unsaddle.objective import Objective
+
+ACCURACY = 0.2
+"""A Ritz pair is returned when its residual is at most this share of its value: its value is then mostly within a tenth.
+The lowest direction in the metric is not the lowest in x, so more steps would not make it better there."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,6 +49,13 @@ class Posed:
     own_question: Question
     scaling: Map | None = None
     """S; None if the search is in the user's own variables."""
+
+    def through(self, scaling: Map) -> Posed:
+        """The question as the user put it, seen through a map."""
+        inside, question = MetricObjective(self.own_objective, scaling, self.own_x), self.own_question
+        gamma = None if question.gamma is None else question.gamma * scaling.smallest**2
+        question = replace(question, gamma=gamma, accuracy=ACCURACY)
+        return replace(self, objective=inside, x=inside.point, question=question, scaling=scaling)
 
     def without_metric(self) -> Posed:
         """The question as the user put it."""
@@ -71,44 +82,30 @@ class Posed:
         w = found.direction if found.direction is not None else next(iter(found.deciding), None)
         return 1.0 if self.scaling is None or w is None else vectors.norm(self.scaling.apply(w))
 
-    def own(self, found: Curvature, generator: torch.Generator, ledger: Ledger) -> Curvature:
-        """The answer in the user's own variables. The curvature along its direction is measured again there.
+    def own(self, found: Curvature) -> Curvature:
+        """The answer in the user's own variables. No gradient is needed: it was measured at the points x ± tSw there.
 
         L1, L2, σ and the gradient's norm stay those of F(Sz). The history is that of the search, in the unit of the
         direction that it ended with.
-        Cost: two gradients or more if there is a direction; on fresh samples if F is sampled.
+        """
+        return found if self.scaling is None else replace(found, **self._known(found))
+
+    def along(self, found: Curvature) -> Curvature:
+        """The answer in the user's own variables, with γ and the radius along its direction, not at their worst.
+
+        A curvature below −γ in the metric is then below −γ here. For callers that measure it again themselves.
         """
         if self.scaling is None:
             return found
         n = self.stretch(found)
-        known = self._known(found, n)
-        if found.direction is None:
-            return replace(found, **known)
-        v, before = self._unit(found.direction), ledger.cost
-        again = self._measured(found, v, n, generator, ledger)
-        known |= {"measurements": (*known["measurements"][:-1], again), "curvature": again.curvature, "direction": v}
-        if not (again.is_finite and again.consistent and again.curvature + again.error < 0.0):
-            status = Status.NOT_CONFIRMED if again.is_finite else Status.NOT_FINITE
-            known |= {"direction": None, "deciding": (v,), "status": status}
-        return replace(found, **known, cost=found.cost + (ledger.cost - before))
+        return replace(self.own(found), gamma=found.gamma / n**2, radius=found.radius * n)
 
-    def mapped(self, found: Curvature) -> Curvature:
-        """The answer in the user's own variables, by the map alone: for callers that measure it again themselves.
-
-        γ and the radius are those along its direction, so that a curvature below −γ in the metric is below −γ here.
-        """
-        if self.scaling is None:
-            return found
-        n = self.stretch(found)
-        v = None if found.direction is None else self._unit(found.direction)
-        known = self._known(found, n) | {"gamma": found.gamma / n**2, "radius": found.radius * n, "direction": v}
-        return replace(found, **known)
-
-    def _known(self, found: Curvature, n: float) -> dict[str, Any]:
-        """What is known without another measurement, if ‖Sw‖ = n for the direction w."""
+    def _known(self, found: Curvature) -> dict[str, Any]:
+        """What the map changes. ‖Sw‖ is n for the direction w."""
         assert self.scaling is not None
-        squared = self.smallest**2
+        n, squared = self.stretch(found), self.smallest**2
         return {
+            "direction": None if found.direction is None else self._unit(found.direction),
             "gamma": found.gamma / squared,
             "sought": found.sought / squared,
             "bound": found.bound / squared,
@@ -128,20 +125,6 @@ class Posed:
         v = self.scaling.apply(w)
         return v.div_(vectors.norm(v))
 
-    def _measured(
-        self, found: Curvature, v: Tensor, n: float, generator: torch.Generator, ledger: Ledger
-    ) -> Measurement:
-        """The curvature along v in the user's own variables, as if there were no metric."""
-        first, last = (_stretched(found.measurements[i], n) for i in (0, -1))
-        if last.fresh:
-            return batches.on_fresh_samples(self.own_objective, self.own_x, v, first, found.delta, generator, ledger)
-        # Along v, an error of σ in S∇F is one of σ/‖Sw‖ in ∇F.
-        scale = Scale(
-            gamma=found.gamma / n**2, smoothness=found.smoothness / n**2, noise=found.noise / n, radius=first.radius
-        )
-        f = self.own_objective.sample(self.question.sample_size(self.own_objective), generator, ledger=ledger)
-        return direction.on_same_sample(f, self.own_x, v, scale, claimed=first.curvature)
-
 
 def _stretched(measured: Measurement, n: float) -> Measurement:
     """A measurement along w, as one along Sw/‖Sw‖ with ‖Sw‖ = n: the gradients were taken at the same points."""
@@ -158,12 +141,7 @@ def _stretched(measured: Measurement, n: float) -> Measurement:
 def posed(objective: Objective, x: Tensor, question: Question, metric: Any) -> Posed:
     """The question in a metric, or as it is if `metric` is None. Without γ, that of F(Sz) is asked for first."""
     plain = Posed(objective=objective, x=x, question=question, own_objective=objective, own_x=x, own_question=question)
-    if metric is None:
-        return plain
-    scaling = as_map(metric, objective, x)
-    inside = MetricObjective(objective, scaling, x)
-    asked = question if question.gamma is None else replace(question, gamma=question.gamma * scaling.smallest**2)
-    return replace(plain, objective=inside, x=inside.point, question=asked, scaling=scaling)
+    return plain if metric is None else plain.through(as_map(metric, objective, x))
 
 
 def least_smoothness(asked: Posed, found: Curvature, ledger: Ledger) -> float:

@@ -48,6 +48,8 @@ class Question:
     """A bound on the gradients plus Hessian products of this call."""
     survey_first: bool = False
     """Survey the gradients around x before the search, not only if it finds nothing: for a verdict."""
+    accuracy: float = 0.1
+    """krylov returns a direction when its residual is at most this share of its curvature."""
     probe_radius: float | None = None
     """krylov first takes f to be quadratic within this distance, and does not measure the noise."""
     smallest_radius: float | None = None
@@ -71,6 +73,7 @@ class Question:
             ),
             "basis": self._if_given("basis", checks.count, 3),
             "max_gradients": self._if_given("max_gradients", checks.count),
+            "accuracy": checks.positive(self.accuracy, "accuracy"),
             "probe_radius": self._if_given("probe_radius", checks.positive, "leave it out to have the noise measured"),
             "smallest_radius": self._if_given(
                 "smallest_radius", checks.positive, "leave it out to have it follow the norm of x"

@@ -160,7 +160,8 @@ class Curvature:
     survey: Survey | None = field(default=None, repr=False)
     """What gradients around x told before the search, if the extractor looked."""
     jump: float = 0.0
-    """If there is no answer: how far the gradient jumped where the search probed, at kinks or by noise."""
+    """How far the gradient jumped where searches probed, at kinks or by noise. If there is a direction all the same, it
+    was found so far from x that jumps did not count, and its curvature is how F bends over that distance."""
     measurements: tuple[Measurement, ...] = ()
     deciding: tuple[Tensor, ...] = field(default=(), repr=False)
     """If nothing was found: the directions on which this was checked, lowest first. If a candidate was not confirmed:
@@ -176,6 +177,16 @@ class Curvature:
     def found(self) -> bool:
         """Whether there is a direction."""
         return self.direction is not None
+
+    @property
+    def over_kinks(self) -> str:
+        """A sentence, if F was found to bend down only over a distance with kinks or noise; else empty."""
+        if self.direction is None or self.jump == 0.0:
+            return ""
+        return (
+            f" That is how F bends over a distance of {self.measurements[0].radius:.1g}: nearer to x its gradient "
+            f"jumps by about {self.jump:.1g}, at kinks or by noise, and the Hessian at x itself may be another."
+        )
 
     def where(self) -> Where | None:
         """Which tensors of a model, or which variables, the direction lives in; None if there is no direction."""
@@ -209,6 +220,8 @@ class Curvature:
         rows = [("meaning", f"{advice}.")] if advice else []
         if self.measurements:
             rows.append(("curvature", f"{self.measurements[-1].curvature:.4g} ± {self.measurements[-1].error:.1g}"))
+        if self.over_kinks:
+            rows.append(("its meaning", self.over_kinks.strip()))
         if not own:
             rows.append(("sought", f"below {-self.gamma:.4g}"))
         rows += [("extractor", self.extractor), ("cost", self._work())]

@@ -7,7 +7,8 @@ Rows are appended to `out/rows.jsonl` as they finish. If a killed run is started
 finished ones, and ends with the same rows.
 
 Each core runs one process with one torch thread: experiments are many small runs, and two processes are faster than two
-threads. A worker ends when its parent ends, even if the parent was killed.
+threads. Where the system can fork, they are forks of one process that has imported torch, so that it is imported once.
+A worker ends when its parent ends, even if the parent was killed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ import torch
 from unsaddle.experiments.environment import Environment, cores
 from unsaddle.experiments.meter import shown
 from unsaddle.experiments.rows import Row, RowFile, identity, plain, restored
+
+PROCESSES: Any = multiprocessing.get_context(
+    "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+)
+PROCESSES.set_forkserver_preload([__name__])
 
 Job = dict[str, Any]
 Work = Callable[[Job], dict[str, Any]]
@@ -104,13 +110,12 @@ def _in_turn(jobs: Sequence[Job], work: Work) -> Any:
 
 def _side_by_side(jobs: Sequence[Job], work: Work, processes: int) -> Any:
     """Yield jobs as they finish. A free worker takes the next job."""
-    context = multiprocessing.get_context("spawn")
     waiting = iter(jobs)
     workers: dict[Connection, tuple[Any, Job]] = {}
     with contextlib.ExitStack() as stack:
         for job in [job for _, job in zip(range(processes), waiting, strict=False)]:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_worker, args=(theirs, work), daemon=True)
+            ours, theirs = PROCESSES.Pipe()
+            process = PROCESSES.Process(target=_worker, args=(theirs, work), daemon=True)
             process.start()
             stack.callback(_end, process, ours)
             theirs.close()

@@ -29,7 +29,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.krylov.careful import NOISE_SHARE
+from unsaddle.curvature.krylov.attempts import NOISE_SHARE
 from unsaddle.curvature.krylov.certificate import KrylovSettings, krylov
 from unsaddle.curvature.krylov.lanczos import LanczosSettings, lanczos
 from unsaddle.curvature.neon import neon

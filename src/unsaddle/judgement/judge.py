@@ -77,6 +77,7 @@ def _judged(
         reason = f"The curvature along the direction is {at.curvature:.4g} ± {at.error:.2g}."
         if at.curvature + at.error < -found.gamma:
             reason += " All of that interval is below -gamma."
+        reason += found.over_kinks
         return Judgement(Kind.SADDLE, reason)
     if found.status is Status.SAMPLE_ONLY and found.measurements and found.measurements[-1].is_negative:
         at = found.measurements[-1]
@@ -106,6 +107,7 @@ def _two_ways(found: Curvature, gradient_norm: float, fall: float) -> str:
     return (
         f"The gradient is not small: a step along it promises a fall of about {promise:.2g}. There is negative "
         f"curvature too, {at.curvature:.4g} ± {at.error:.2g} along the direction{better}."
+        f"{found.over_kinks}"
     )
 
 

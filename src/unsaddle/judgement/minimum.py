@@ -171,7 +171,7 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         hessian = hessian._replace(deviation=found.measurements[-1].deviation)
 
     advice = more_samples(found, samples=drawn, n=n, delta=delta, **seen.known)
-    own, stretch = asked.own(found, generator, ledger), asked.stretch(found)
+    own, stretch = asked.own(found), asked.stretch(found)
     scaled = replace(own, smoothness=own.smoothness / seen.unit**2)
     judgement = judge(scaled, **seen.known, missed=missed, more_samples=advice, fall=drop.value)
     judgement, seen = _contested(judgement, seen, found, f, x, drop, generator, sampled=drawn is not None)

@@ -33,6 +33,10 @@ NOISE_SHIFT = 100.0
 SIZE_AT_ZERO = 0.1
 """Stands for ‖x‖ at x = 0 where the noise is measured. There is no rounding of x there, and nothing tells the scale."""
 
+FIRST_RADIUS = {torch.float32: 3e-6, torch.float64: 1e-9}
+"""The radius of a first search as a share of ‖x‖: 25 roundings of float32, where products of networks with ‖x‖ ≈ 100
+are within a per cent along their lowest direction; more of float64, which has room."""
+
 LOW_PRECISION_SHIFT = 1e-3
 """The shift of the two points, as a share of ‖x‖, if gradients are computed in half precision."""
 

@@ -68,6 +68,8 @@ class Survey:
     """∇f(x), taken again after a far move, if gradients have memory."""
     suspicious: bool = False
     """Whether half precision may be inside."""
+    broken: bool = False
+    """Whether no two radii agree: gradients jump at kinks, or in half precision."""
     steady: bool = False
     """Whether the products on the near and on the far rung agree."""
 
@@ -170,5 +172,5 @@ def _staircase(seen: Survey, rung: Callable[[float], _Rung], near: _Rung, middle
             break
         first = nearer
     noise = first.noise if seen.again is None else max(first.noise, seen.noise)
-    seen = replace(seen, nearest=first.radius, suspicious=True)
+    seen = replace(seen, nearest=first.radius, suspicious=True, broken=first is far)
     return replace(seen, noise=noise, curvature=first.size, drowned=first.drowned)

@@ -62,7 +62,7 @@ def as_map(metric: Any, objective: Objective, x: Tensor) -> Map:
     Its scale is normalised: the geometric mean of the singular values of S is 1.
 
     >>> from unsaddle import Function
-    >>> as_map([1.0, 1e4], Function(lambda x: x.sum()), torch.zeros(2)).largest
+    >>> round(as_map([1.0, 1e4], Function(lambda x: x.sum()), torch.zeros(2)).largest, 6)
     100.0
     """
     if isinstance(metric, torch.optim.Optimizer):
@@ -82,11 +82,7 @@ def as_map(metric: Any, objective: Objective, x: Tensor) -> Map:
     if numbers.shape != x.shape * numbers.ndim:
         expected = " or ".join(str(tuple(x.shape) * n) for n in (1, 2))
         raise ValueError(f"metric must have an entry for each variable, shape {expected}, got {tuple(numbers.shape)}")
-    return (
-        diagonal(_positive(numbers.to(x.device, torch.float64)), x.dtype)
-        if numbers.ndim == 1
-        else _of_inverse_hessian(numbers, x)
-    )
+    return diagonal(_positive(numbers.to(x.device)), x.dtype) if numbers.ndim == 1 else _of_inverse_hessian(numbers, x)
 
 
 def _positive(sizes: Tensor) -> Tensor:

@@ -20,6 +20,10 @@ ORDERS = 10.0
 S is a right one, and float32 has no room for more."""
 
 
+EQUAL = 1e-6
+"""Sizes within this share of the smallest count as the smallest: float32 rounds."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Map(ABC):
     """S, with its smallest and its largest singular value."""
@@ -42,23 +46,25 @@ class Map(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Diagonal(Map):
-    """S = diag(scale): the size of each variable. On several ranks `scale` is this rank's part.
+    """S = factor·diag(scale): the size of each variable. On several ranks `scale` is this rank's part.
 
-    >>> sizes = diagonal(torch.tensor([0.01, 100.0]))
+    >>> sizes = diagonal(torch.tensor([1.0, 1e4]))
     >>> sizes.apply(torch.ones(2)).tolist(), round(sizes.smallest, 4)
     ([0.009999999776482582, 100.0], 0.01)
     """
 
     scale: Tensor = field(repr=False)
+    """May be the vector that the caller handed in: S then takes no memory."""
+    factor: float = 1.0
 
     def apply(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        return torch.mul(z, self.scale, out=out)
+        return torch.mul(z, self.scale, out=out).mul_(self.factor)
 
     def solve(self, x: Tensor) -> Tensor:
-        return x / self.scale
+        return torch.div(x, self.scale).div_(self.factor)
 
     def stiffest(self, like: Tensor) -> Tensor:
-        w = (self.scale <= self.smallest).to(like)
+        w = (self.scale <= (1.0 + EQUAL) * self.smallest / self.factor).to(like)
         return w.div_(vectors.norm(w))
 
 
@@ -67,16 +73,19 @@ def diagonal(scale: Tensor, dtype: torch.dtype | None = None) -> Diagonal:
 
     Sizes farther than half of `ORDERS` from the geometric mean are brought to that distance.
     """
-    logs = scale.double().log()
+    logs = scale.double().log_() if scale.dtype != torch.float64 else scale.log()
     (total,) = vectors.dots((logs, torch.ones_like(logs)))
-    most = math.log(10.0) * ORDERS / 2.0
-    scale = (logs - total / vectors.dimension(scale)).clamp_(-most, most).exp_().to(dtype or scale.dtype)
-    ends = torch.stack([scale.min(), -scale.max()]) if scale.numel() else scale.new_full((2,), math.inf)
+    mean, most = total / vectors.dimension(scale), math.log(10.0) * ORDERS / 2.0
+    ends = torch.stack([logs.min(), -logs.max()]) if logs.numel() else logs.new_full((2,), math.inf)
     spread = ranks.current()
     if spread is not None:
         ends = spread.rows(ends).amin(0)
-    low, high = ends.tolist()
-    return Diagonal(smallest=low, largest=-high, scale=scale)
+    low, high = (float(end) - mean for end in (ends[0], -ends[1]))
+    smallest, largest = math.exp(max(low, -most)), math.exp(min(high, most))
+    if max(-low, high, abs(mean)) > most or dtype not in (None, scale.dtype):
+        bounded = logs.sub_(mean).clamp_(-most, most).exp_().to(dtype or scale.dtype)
+        return Diagonal(smallest=smallest, largest=largest, scale=bounded)
+    return Diagonal(smallest=smallest, largest=largest, scale=scale, factor=math.exp(-mean))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,5 +112,8 @@ def dense(axes: Tensor, sizes: Tensor, like: Tensor) -> Dense:
     order = sizes.argsort()
     bounded = diagonal(sizes[order].double())
     return Dense(
-        smallest=bounded.smallest, largest=bounded.largest, axes=axes[:, order].to(like), sizes=bounded.scale.to(like)
+        smallest=bounded.smallest,
+        largest=bounded.largest,
+        axes=axes[:, order].to(like),
+        sizes=bounded.apply(torch.ones_like(sizes, dtype=torch.float64)).to(like),
     )

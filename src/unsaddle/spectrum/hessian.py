@@ -16,8 +16,9 @@ from torch import Tensor
 from unsaddle import checks, vectors
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.krylov.careful import FARTHER, FARTHEST, FIRST_RADIUS
+from unsaddle.curvature.krylov.attempts import FARTHER, FARTHEST
 from unsaddle.curvature.question import RELATIVE_GAMMA, Question
+from unsaddle.measure.noise import FIRST_RADIUS
 from unsaddle.measure.survey import Survey, survey
 from unsaddle.objective import BaseObjective, Objective, as_objective, point_of, with_its_ranks
 from unsaddle.ranks import Ranks, together

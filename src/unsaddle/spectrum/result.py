@@ -108,7 +108,7 @@ class MorseIndex:
 
     def __str__(self) -> str:
         count = f"{self.lower}" if self.decided else f"between {self.lower} and {self.upper}"
-        which = f"eigenvalues below {-self.gamma:.4g}, at confidence {self.confidence:g}"
+        which = f"eigenvalues below {-self.gamma or 0.0:.4g}, at confidence {self.confidence:g}"
         rest = "" if self.decided else f" {self.status.value[0].upper()}{self.status.value[1:]}."
         return f"Morse index {count}: {which}. d = {self.dimension}, {self.cost.gradients} gradients.{rest}"
 

@@ -17,6 +17,8 @@ from unsaddle.torch_optim.events import Event
 from unsaddle.torch_optim.evidence import Evidence, Fields
 from unsaddle.torch_optim.flatness import Flatness
 from unsaddle.torch_optim.in_moments import answered
+from unsaddle.torch_optim.rules import Rules
+from unsaddle.torch_optim.state import State
 from unsaddle.torch_optim.step_length import length_along, scattered
 
 
@@ -24,8 +26,8 @@ from unsaddle.torch_optim.step_length import length_along, scattered
 def decide(
     objective: Objective,
     base: Optimizer,
-    state: policy.State,
-    rules: policy.Rules,
+    state: State,
+    rules: Rules,
     samples: int | None,
     sign: float = 1.0,
 ) -> Event:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Protocol
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from unsaddle.torch_optim.closure import Closure
+from unsaddle.torch_optim.closure import Closure, ClosureObjective
+from unsaddle.torch_optim.replicas import Replicas
 
 CANNOT_LOOK = (
     "Neon has seen neither a closure nor an objective, so that it cannot look for saddles: write "
@@ -28,21 +31,31 @@ def what_to_write(optimizer: Any, of_the_base: dict[str, Any]) -> str:
     return f"optimizer must be an instance of a torch optimizer, which Neon wraps, got {got}; {write}"
 
 
-class Companion(Protocol):
-    """Works beside the first call of a closure."""
+class Collector:
+    """Measures a candidate beside the first call of a closure, with the gradient that the base takes anyway."""
+
+    def __init__(self, batch: Callable[[], ClosureObjective], measure: Callable[[ClosureObjective], None]) -> None:
+        self._make, self._measure = batch, measure
+        self._batch: ClosureObjective | None = None
 
     def before(self) -> None:
-        """Called before the closure runs, with the random numbers that it will draw."""
+        """Before the closure runs: the random numbers that it will draw are those of the probe, too."""
+        self._batch = self._make()
 
     def after(self) -> None:
-        """Called after it ran, with its gradients in place."""
+        """After it ran: its gradients are in place, and the parameters are where they were taken."""
+        assert self._batch is not None
+        self._measure(self._batch)
 
 
 class Counted:
     """The closure as the base calls it. Counts the calls, and checks on the first one that backward was called."""
 
-    def __init__(self, closure: Closure, watched: list[Tensor] | None, collector: Companion | None) -> None:
+    def __init__(
+        self, closure: Closure, watched: list[Tensor] | None, collector: Collector | None, replicas: Replicas | None
+    ) -> None:
         self._closure, self.calls, self._watched, self._collector = closure, 0, watched, collector
+        self._replicas = replicas
 
     def _gradients(self) -> list[tuple[Tensor | None, int]]:
         """The tensors themselves, since a new one may get the address of one that is gone."""
@@ -53,7 +66,7 @@ class Counted:
         self._collector = None
         if collector is not None:
             collector.before()
-        with torch.enable_grad():
+        with torch.enable_grad(), nullcontext() if self._replicas is None else self._replicas.noted():
             loss = self._closure()
         if self._watched is not None:
             if all(a is b and i == j for (a, i), (b, j) in zip(before, self._gradients(), strict=True)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.state import State
 
 Fields = dict[str, Any]
 """Fields of an `Event` by name."""
@@ -24,13 +25,15 @@ class Evidence(NamedTuple):
     """The samples it was measured on, as " on 4 fresh batches"; empty for all samples."""
 
     @classmethod
-    def of(cls, state: policy.State) -> Evidence:
+    def of(cls, state: State) -> Evidence:
         """From the curvatures of batches. If the loss was the same on all, nothing shows that they were fresh."""
         seen, n = policy.collected(state), len(state.curvatures)
         losses = [float(loss) for loss in state.losses[-n:]]
         repeated = len(losses) > 1 and len(set(losses)) == 1
         return cls(
-            seen.mean, seen.error, f" on {n} batches with the same loss" if repeated else f" on {n} fresh batches"
+            seen.mean,
+            policy.one_sided(state, seen),
+            f" on {n} batches with the same loss" if repeated else f" on {n} fresh batches",
         )
 
     def __str__(self) -> str:

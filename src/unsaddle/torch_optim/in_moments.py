@@ -21,4 +21,4 @@ def answered(objective: Objective, x: Tensor, question: Question, base: Optimize
     without, too: what turns their direction from batch to batch needs L1 of F itself.
     """
     asked = posed(objective, x, question, base if question.gamma is None and has_moments(base) else None)
-    return asked.mapped(answer(asked.objective, asked.x, asked.question)), asked.x
+    return asked.along(answer(asked.objective, asked.x, asked.question)), asked.x

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 
 from unsaddle import checks, ranks
 from unsaddle.objective import Objective
-from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
-from unsaddle.torch_optim import policy
-from unsaddle.torch_optim.around import AroundBase
+from unsaddle.objectives.model.parameters import OverParameters
+from unsaddle.torch_optim import plateau, policy
 from unsaddle.torch_optim.at_once import decide
 from unsaddle.torch_optim.batch import DrawnBatch, trained_part
-from unsaddle.torch_optim.callers import CANNOT_LOOK, Counted, what_to_write
+from unsaddle.torch_optim.callers import CANNOT_LOOK, Collector, Counted, what_to_write
+from unsaddle.torch_optim.checkpointed import Checkpointed
 from unsaddle.torch_optim.closure import Closure, ClosureObjective
 from unsaddle.torch_optim.events import Event
-from unsaddle.torch_optim.prober import Batch, Prober
-from unsaddle.torch_optim.sharded_state import ShardedState
+from unsaddle.torch_optim.prober import Batch
+from unsaddle.torch_optim.rules import Rules
+from unsaddle.torch_optim.state import IDLE, TRIAL, State
 
 BATCH_SEEDS = 1_000_003
 """A prime between the seeds of two batches, so that neighbouring seeds of a Neon draw other batches."""
 
-OWN_STATE = "neon"
-"""Neon's entry in a state_dict, beside the base's `state` and `param_groups`."""
 
-
-class Neon(AroundBase):
+class Neon(Checkpointed):
     """An optimizer around another one, the base. It trains as the base does, detects saddles and leaves them.
 
     Parameter groups and state are the base's own, so schedulers and checkpoints work. If the loss has stopped falling
@@ -94,7 +90,7 @@ class Neon(AroundBase):
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must take an Event, got {type(callback).__name__}")
         self.base = optimizer
-        self.rules = policy.Rules(
+        self.rules = Rules(
             gamma=None if gamma is None else checks.positive(gamma, "gamma", "leave it out to have it chosen"),
             every=checks.count(every, "every"),
             max_overhead=checks.not_negative(max_overhead, "max_overhead", "0 never probes by itself"),
@@ -108,31 +104,8 @@ class Neon(AroundBase):
             if not isinstance(objective, OverParameters):
                 raise TypeError(f"objective must be a ModelObjective, got {type(objective).__name__}")
             self.objective = objective
-        self._start(policy.State())
+        self._start(State())
         ranks.check_seed(self._ranks, self.rules.seed)
-
-    def _begin(self, state: policy.State) -> None:
-        self._prober = Prober(self.rules, state)
-
-    def _start(self, state: policy.State) -> None:
-        self._begin(state)
-        self._find_ranks()  # Raises now if the parameters cannot be probed.
-        self._warned = False
-        self._become_optimizer()
-
-    def _parameters(self) -> FlatParameters:
-        if self.objective is not None:
-            return self.objective.parameters
-        names = [name for group in self.param_groups for name in group.get("param_names", ())]
-        tensors = self._trained()
-        return FlatParameters(zip(names, tensors, strict=True) if names else tensors)
-
-    def _find_ranks(self) -> None:
-        group = self._process_group
-        if group is None and dist.is_available() and dist.is_initialized():
-            group = dist.group.WORLD
-        tensors = self._parameters().tensors
-        self._ranks, self._probed = ranks.of_parameters(tensors, group), [id(p) for p in tensors]
 
     @property
     def events(self) -> list[Event]:
@@ -149,7 +122,7 @@ class Neon(AroundBase):
         """Whether to probe now, by wait, budget and, if losses are known, plateau; for loops that call `probe`."""
         state = self._prober.state
         on_time = policy.waited(state, self.rules) and policy.affordable(state, self.rules)
-        return on_time and (not state.losses or policy.plateau(state, self.rules))
+        return on_time and (not state.losses or plateau.plateau(state, self.rules))
 
     @property
     def overhead(self) -> float:
@@ -167,21 +140,28 @@ class Neon(AroundBase):
         if closure is None:
             self._note_value()
             loss = self.base.step()
-            policy.record(state, self.rules, None, 1)
+            plateau.record(state, self.rules, None, 1)
             self._look_without_closure()
             return loss
         collector = None
         with ranks.together(self._ranks):
             if policy.measures(state, self.rules):  # At the gradient that the base is about to take.
-                collector = _Collector(self, closure)
-        counted = Counted(closure, self._trained() if state.steps == 0 else None, collector)
+                collector = Collector(lambda: self._batch(closure), self._measure)
+        replicas = None if self._ranks is None else self._replicas
+        counted = Counted(closure, self._trained() if state.steps == 0 else None, collector, replicas)
         loss = self.base.step(counted)
         with ranks.together(self._ranks):
-            policy.record(state, self.rules, loss if loss is None or sign > 0.0 else -loss, counted.calls)
-            if collector is None and (state.phase == policy.TRIAL or policy.due(state, self.rules)):
+            plateau.record(state, self.rules, loss if loss is None or sign > 0.0 else -loss, counted.calls)
+            if collector is None and (state.phase == TRIAL or policy.due(state, self.rules)):
                 self._advance(self._batch(closure))
             self._tell()
         return loss
+
+    def _measure(self, batch: ClosureObjective) -> None:
+        """Measures the candidate at the gradient that the closure has just left in the parameters."""
+        with ranks.together(self._ranks):
+            at_x = batch.parameters.gradient()
+            self._advance(batch, at_x=at_x if self._sign() > 0.0 else at_x.neg_())
 
     def _batch(self, closure: Closure) -> ClosureObjective:
         return ClosureObjective(closure, self._parameters(), self._sign())
@@ -195,11 +175,11 @@ class Neon(AroundBase):
     def _note_value(self) -> None:
         """Takes the loss of one sample at the beginning of a window. It is always the same sample."""
         state = self._prober.state
-        idle = state.phase == policy.IDLE and self.rules.max_overhead > 0.0
+        idle = state.phase == IDLE and self.rules.max_overhead > 0.0
         if self.objective is not None and idle and state.steps % self.rules.window == 0:
-            with ranks.together(self.objective.ranks):
+            with ranks.together(self.objective.ranks), self._replicas.noted():
                 batch = self._drawn(0)
-                policy.record_value(state, float(batch.sample().value(batch.point)), batch.evaluations)
+                plateau.record_value(state, float(batch.sample().value(batch.point)), batch.evaluations)
                 batch.parameters.forget()
 
     def _look_without_closure(self) -> None:
@@ -218,7 +198,7 @@ class Neon(AroundBase):
             return
         with ranks.together(self.objective.ranks):
             collects = policy.measures(state, self.rules, cost=2)
-            if collects or state.phase == policy.TRIAL or policy.due(state, self.rules):
+            if collects or state.phase == TRIAL or policy.due(state, self.rules):
                 self._advance(self._drawn(state.steps))
             self._tell()
 
@@ -268,76 +248,6 @@ class Neon(AroundBase):
         self._find_ranks()
         self._prober.forget()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The base's state, and Neon's own under "neon". A run that loads both goes on bit for bit."""
-        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
-            pre_hook(self)
-        packed = self.base.state_dict() | {OWN_STATE: self._prober.state.to_dict()}
-        for post_hook in self._optimizer_state_dict_post_hooks.values():
-            packed = post_hook(self, packed) or packed
-        return packed
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Loads what `state_dict` returned. With a state of the base alone, Neon starts afresh."""
-        state_dict = dict(state_dict)
-        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
-            state_dict = pre_hook(self, state_dict) or state_dict
-        state = policy.State.from_dict(state_dict.get(OWN_STATE, {}))
-        self.base.load_state_dict({key: value for key, value in state_dict.items() if key != OWN_STATE})
-        if state.direction is not None:
-            flat = self._parameters()
-            state.direction = state.direction.to(device=flat.device, dtype=flat.dtype)
-        self._begin(state)
-        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
-            post_hook(self)
-
-    def sharded_state(self) -> ShardedState:
-        """Neon's own state for `torch.distributed.checkpoint`. Save and load it beside the base's."""
-        return ShardedState(self._parameters(), self._prober.state, self._begin)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Neon:
-        """A copy with a copy of the base, on the same process group, without the callback."""
-        if self._process_group is not None:
-            memo[id(self._process_group)] = self._process_group
-        made = type(self).__new__(type(self))
-        memo[id(self)] = made
-        made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-        return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        saved = {
-            "base": self.base,
-            "rules": self.rules,
-            "samples": self._samples,
-            "state": self._prober.state.to_dict(),
-        }
-        return saved if self._process_group is None else saved | {"process_group": self._process_group}
-
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        self.base, self.rules, self.callback = saved["base"], saved["rules"], None
-        self.objective, self._samples, self._process_group = None, saved["samples"], saved.get("process_group")
-        self._start(policy.State.from_dict(saved["state"]))
-
     def __repr__(self) -> str:
         rules = (f"{name}={getattr(self.rules, name)}" for name in ("gamma", "every", "max_overhead", "escape"))
         return f"Neon({self.base!r}, {', '.join(rules)})"
-
-
-class _Collector:
-    """Measures the candidate between the base's gradient and its step, at the point where that gradient is."""
-
-    def __init__(self, neon: Neon, closure: Closure) -> None:
-        self._neon, self._closure = neon, closure
-        self._batch: ClosureObjective | None = None
-
-    def before(self) -> None:
-        """Before the closure runs: its random numbers are those of the probe, too."""
-        self._batch = self._neon._batch(self._closure)
-
-    def after(self) -> None:
-        """After the closure ran: its gradients are those at x."""
-        batch, sign = self._batch, self._neon._sign()
-        assert batch is not None
-        with ranks.together(self._neon._ranks):
-            at_x = batch.parameters.gradient()
-            self._neon._advance(batch, at_x=at_x if sign > 0.0 else at_x.neg_())

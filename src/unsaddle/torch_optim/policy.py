@@ -1,4 +1,4 @@
-"""The rules of `Neon`, and the state they keep: when to probe, when to believe a direction, when to jump.
+"""The policy of `Neon`: when to probe, when to believe a direction, when to jump.
 
     idle     on a plateau, after the wait and within the budget: an extraction on the current batch
     collect  each of the next batches measures the direction and turns it (`online`), until the interval decides
@@ -14,33 +14,27 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from unsaddle import ranks
 from unsaddle.curvature.question import Question
 from unsaddle.measure import confidence_sequence, student
 from unsaddle.measure.confidence_sequence import Interval
+from unsaddle.torch_optim.plateau import plateau, quiet, speed
+from unsaddle.torch_optim.rules import DELTA, Rules
+from unsaddle.torch_optim.state import COLLECT, IDLE, TRIAL, State
 
-PHASES = IDLE, COLLECT, TRIAL = "idle", "collect", "trial"
-
-DELTA, CONFIDENCE = 0.05, 0.95
-"""The probability that an unlucky random start hides a curvature below −γ, and that a curvature's interval is wrong at
-any time, on either side; and the confidence of the one-sided t-intervals of a trial."""
-
-WINDOW, SHORTEST_WINDOW = 100, 8
-"""Losses that the plateau test uses: `every`, but at most and at least these."""
-
-PLATEAU, STANDARD_ERRORS = 1e-3, 2.0
-"""On a plateau the mean loss falls, between the halves of the window, by less than this share or standard errors."""
+CONFIDENCE = 0.95
+"""Of the one-sided t-intervals of a trial."""
 
 EXTRACTION, LENGTHS = 60, 17
 """Gradients that an extraction may take, including the measurement along the direction; and evaluations in the search
 for the step length, one at x and two for each length."""
+
+SOFT_EXTRACTION = 2 * EXTRACTION
+"""Gradients that an extraction may take on a quiet plateau, to see curvature above −γ, too."""
 
 BURST, MOST = 48, 256
 """Batches in a row that may measure a direction, one gradient each, and batches in all. The burst goes on while
@@ -50,133 +44,11 @@ TRIALS = (4, 16)
 """Fresh batches that a step is tried on, at least and at most. Each takes three gradients: at x and at both ends."""
 
 WORST_CASE = 1 + EXTRACTION + BURST + LENGTHS + 3 * TRIALS[1]
-"""Gradients that a probe takes at most, unless the burst goes on. One of them checks that the closure answers the same
-twice."""
+"""Gradients that a probe takes at most, unless the plateau is quiet or the burst goes on. One of them checks that the
+closure answers the same twice."""
 
 LONGEST_WAIT = 32
 """The wait doubles with every verdict that is not an escape, up to this multiple of `every`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """The settings of a `Neon`."""
-
-    gamma: float | None
-    every: int
-    max_overhead: float
-    escape: bool
-    seed: int
-
-    @property
-    def window(self) -> int:
-        return max(SHORTEST_WINDOW, min(WINDOW, self.every))
-
-    def question(self, probe: int, **more: Any) -> Question:
-        """The question of a probe. Each probe has another random start."""
-        return Question(gamma=self.gamma, delta=DELTA, seed=self.seed + probe, **more)
-
-
-@dataclass(kw_only=True)
-class State:
-    """Everything that `Neon` remembers and a checkpoint has to hold: numbers, strings and one vector."""
-
-    phase: str = IDLE
-    steps: int = 0
-    trained: int = 0
-    """Gradients spent on training."""
-    spent: int = 0
-    """Gradients spent on probing."""
-    probes: int = 0
-    """Extractions begun. Each has another seed."""
-    wait: int = 0
-    """Steps to wait after the last verdict."""
-    since: int = 0
-    """The step of the last verdict."""
-    losses: list[float | Tensor] = field(default_factory=list)
-    """The window. Tensors stay tensors until the plateau test, since reading one waits for the device."""
-    values: list[float] = field(default_factory=list)
-    """The loss of one sample of the objective, at the end of each of the last two windows; without a closure."""
-    direction: Tensor | None = None
-    """The candidate: a unit vector over all parameters that require gradients."""
-    radius: float = math.nan
-    """Probe radius of the candidate."""
-    gamma: float = math.nan
-    """γ of the extraction that found the candidate."""
-    found: float = math.nan
-    """Curvature of the candidate on the batch it was found on."""
-    smoothness: float = 0.0
-    """L1: the largest curvature seen by the extraction, or ‖h‖ by the batches after it."""
-    curvatures: list[float] = field(default_factory=list)
-    """Curvature on each fresh batch, along the direction as it was then."""
-    told: bool = False
-    """Whether the end of the burst was reported."""
-    length: float = math.nan
-    """Length of the step on trial."""
-    changes: list[float] = field(default_factory=list)
-    """Change of the loss by the step, on each fresh batch."""
-    opposite: list[float] = field(default_factory=list)
-    """Change of the loss by the opposite step, on each fresh batch."""
-    gradients: int = 0
-    """Gradients spent on the current probe."""
-    events: list[dict[str, Any]] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """A copy for a checkpoint, with losses as plain numbers."""
-        copied = {f.name: _copy(getattr(self, f.name)) for f in fields(self)}
-        return copied | {"losses": [float(loss) for loss in self.losses]}
-
-    @classmethod
-    def from_dict(cls, saved: dict[str, Any]) -> State:
-        expected = "Neon's entry of a state_dict must be what state_dict() made"
-        if not isinstance(saved, dict):
-            raise TypeError(f"{expected}, got {type(saved).__name__}; delete its entry 'neon' to start afresh")
-        if unknown := set(saved) - {f.name for f in fields(cls)}:
-            raise ValueError(
-                f"the checkpoint's state of Neon has {', '.join(sorted(unknown))}, which this version does not know; "
-                "load it with the version that wrote it, or delete its entry 'neon' to start afresh"
-            )
-        for name, value in saved.items():
-            if not _fits(value, getattr(cls(), name)) or (name == "phase" and value not in PHASES):
-                raise ValueError(f"{expected}, got {name}={value!r}; delete its entry 'neon' to start afresh")
-        return cls(**{name: _copy(value) for name, value in saved.items()})
-
-
-def _fits(value: Any, default: Any) -> bool:
-    """Whether a value has the type of a field with this default. The default None is of a tensor."""
-    if default is None:
-        return value is None or isinstance(value, Tensor)
-    if isinstance(default, float):
-        return isinstance(value, (int, float))
-    return isinstance(value, type(default))
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, list):
-        return [dict(item) if isinstance(item, dict) else item for item in value]
-    return value
-
-
-def record(state: State, rules: Rules, loss: Any, gradients: int) -> None:
-    """Records a training step that returned `loss`."""
-    state.steps += 1
-    state.trained += gradients
-    if loss is None:
-        return
-    if isinstance(loss, Tensor):
-        loss = loss.detach().reshape(()).clone() if loss.numel() == 1 else math.nan  # The caller may reuse its memory.
-    team = ranks.current()
-    if team is not None:  # Each rank has the loss of its own batch, and all must decide alike.
-        loss = team.mean(torch.as_tensor(loss, dtype=torch.float64 if isinstance(loss, float) else None))
-    state.losses.append(loss)
-    del state.losses[: -rules.window]
-
-
-def record_value(state: State, value: float, cost: int) -> None:
-    """Records the loss of the objective's sample at the end of a window, and what it cost."""
-    state.values = [*state.values[-1:], value]
-    state.spent += cost
 
 
 def due(state: State, rules: Rules) -> bool:
@@ -190,29 +62,23 @@ def waited(state: State, rules: Rules) -> bool:
 
 
 def affordable(state: State, rules: Rules) -> bool:
-    """Whether a whole probe stays within the budget. The first probe is on credit."""
+    """Whether a whole probe stays within the budget. The first one is on credit, and one after another that paid."""
     if rules.max_overhead == 0.0:
         return False
-    on_credit = not state.events and state.spent < WORST_CASE
+    on_credit = state.credit_since >= 0 and state.spent - state.credit_since < WORST_CASE
     return on_credit or state.spent + WORST_CASE <= rules.max_overhead * state.trained
 
 
-def plateau(state: State, rules: Rules) -> bool:
-    """Whether the loss has stopped falling over a full window. A loss that is not finite is no plateau."""
-    if len(state.values) == 2 and not state.losses:
-        then, now = state.values
-        return math.isfinite(then + now) and then - now <= PLATEAU * abs(now)
-    if len(state.losses) < rules.window:
-        return False
-    losses = [float(loss) for loss in state.losses]
-    state.losses = [*losses]
-    if not all(math.isfinite(loss) for loss in losses):
-        return False
-    half = rules.window // 2
-    older, newer = losses[:half], losses[half:]
-    fall = statistics.fmean(older) - statistics.fmean(newer)
-    error = math.sqrt(statistics.variance(older) / len(older) + statistics.variance(newer) / len(newer))
-    return fall <= max(STANDARD_ERRORS * error, PLATEAU * abs(statistics.fmean(losses)))
+def extraction(state: State, rules: Rules) -> Question:
+    """The question of the next extraction. Where batches have no noise, soft negative curvature counts, too.
+
+    With noise it would not: every batch has soft negative curvature of its own.
+    """
+    state.probes += 1
+    if rules.gamma is None and quiet(state):
+        soft = {"seen_counts": True, "farther": SOFT_EXTRACTION, "max_gradients": SOFT_EXTRACTION}
+        return rules.question(state.probes, extractor="krylov", **soft)
+    return rules.question(state.probes, extractor="krylov", max_gradients=EXTRACTION)
 
 
 def interval(numbers: Sequence[float]) -> tuple[float, float]:
@@ -233,6 +99,13 @@ def collected(state: State) -> Interval:
 def _interval(curvatures: tuple[float, ...]) -> Interval:
     """Cached: in one step the policy, the verdict and its sentence ask for the same."""
     return confidence_sequence.interval(curvatures, DELTA)
+
+
+def one_sided(state: State, seen: Interval) -> float:
+    """The error of what is claimed: the half above the mean for "negative", the one below for "not below −γ"."""
+    if seen.upper < 0.0:
+        return seen.upper - seen.mean
+    return seen.mean - seen.lower if seen.lower > -state.gamma else seen.error
 
 
 def confirmation(state: State, seen: Interval) -> str:
@@ -306,10 +179,16 @@ def begin(state: State, direction: Tensor, *, radius: float, gamma: float, curva
 
 
 def end(state: State, rules: Rules, event: dict[str, Any], *, escaped: bool) -> None:
-    """Records a verdict, forgets the candidate and starts the wait: twice the last one, unless it was an escape."""
+    """Records a verdict, forgets the candidate and starts the wait: twice the last one, unless it was an escape.
+
+    One saddle often follows another. So the next probe is on credit if this one paid: if the step lowers the loss by
+    more than as many steps of training would have done, at the speed of the last window.
+    """
     state.events.append(event)
     state.phase, state.direction, state.gradients = IDLE, None, 0
     state.since = state.steps
+    paid = escaped and event["decrease"] > event["gradients"] * speed(state, rules)
+    state.credit_since = state.spent if paid else -1
     state.wait = rules.every if escaped else min(2 * max(state.wait, rules.every), LONGEST_WAIT * rules.every)
     if escaped:
         state.losses.clear()

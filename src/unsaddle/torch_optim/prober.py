@@ -19,6 +19,8 @@ from unsaddle.torch_optim.closure import ClosureObjective
 from unsaddle.torch_optim.events import CANDIDATE, Event
 from unsaddle.torch_optim.evidence import Evidence, Fields, of_step
 from unsaddle.torch_optim.flatness import Flatness
+from unsaddle.torch_optim.rules import Rules
+from unsaddle.torch_optim.state import COLLECT, IDLE, TRIAL, State
 from unsaddle.torch_optim.step_length import at, length_along, scattered
 
 ROUGH = 4.0
@@ -29,7 +31,7 @@ Batch = ClosureObjective | DrawnBatch
 
 CHANGED = {"verdict": "undecided", "sentence": "The parameters changed before the candidate was confirmed."}
 
-SPENT = f"{policy.EXTRACTION} gradients on one batch did not tell. Pass a larger gamma, or larger batches."
+SPENT = "Up to {} gradients on one batch did not tell. Pass a larger gamma, or larger batches."
 
 NOT_FINITE = "The loss or its gradient was not finite on a fresh batch; look for NaN and Inf there."
 
@@ -37,7 +39,7 @@ NOT_FINITE = "The loss or its gradient was not finite on a fresh batch; look for
 class Prober:
     """Goes from phase to phase, one batch at a time. Everything it has to remember is in `state`."""
 
-    def __init__(self, rules: policy.Rules, state: policy.State) -> None:
+    def __init__(self, rules: Rules, state: State) -> None:
         self.rules, self.state = rules, state
         self._seen: tuple[float, ...] = ()
         """Losses, and slopes or the gradient's norm, of the last batch."""
@@ -46,7 +48,7 @@ class Prober:
 
     def forget(self) -> None:
         """Drops the candidate that waits for fresh batches, if there is one."""
-        if self.state.phase != policy.IDLE:
+        if self.state.phase != IDLE:
             self._verdict(CHANGED)
 
     def advance(self, batch: Batch, *, at_x: Tensor | None = None, fresh: bool = False) -> Event:
@@ -59,14 +61,12 @@ class Prober:
         """
         state = self.state
         self._fresh = fresh
-        act = self._extract if state.phase == policy.IDLE else self._try
-        if state.phase != policy.IDLE and (
-            state.direction is None or state.direction.numel() != batch.parameters.dimension
-        ):
+        act = self._extract if state.phase == IDLE else self._try
+        if state.phase != IDLE and (state.direction is None or state.direction.numel() != batch.parameters.dimension):
             return self._verdict(CHANGED)
         before = batch.evaluations
         try:
-            fields = self._collect(batch, at_x) if state.phase == policy.COLLECT else act(batch)
+            fields = self._collect(batch, at_x) if state.phase == COLLECT else act(batch)
         finally:  # Evaluations before an exception count, too.
             state.spent += batch.evaluations - before
             state.gradients += batch.evaluations - before
@@ -79,9 +79,8 @@ class Prober:
         """Seeks a direction on one batch. Returns None if it found a candidate."""
         state, rules = self.state, self.rules
         objective.check()
-        state.probes += 1
         x, flatness = objective.point, Flatness(objective.parameters)
-        question = rules.question(state.probes, extractor="krylov", max_gradients=policy.EXTRACTION)
+        question = policy.extraction(state, rules)
         found = answer(Observed(objective, flatness.note), x, question)
         kind, reason = judge(found)
         seen = found.measurements[-1].curvature if found.measurements else found.lowest
@@ -99,15 +98,16 @@ class Prober:
             self._begin(found, flatness.used(found.deciding[0]), radius, seen)
             return None
         if spent and found.lowest <= -found.gamma / 2.0:
-            return {"verdict": "undecided", "sentence": SPENT, "curvature": seen}
+            return {"verdict": "undecided", "sentence": SPENT.format(question.max_gradients), "curvature": seen}
         if kind is not Kind.MINIMUM and not spent:
             return {"verdict": "undecided", "sentence": reason, "curvature": seen}
-        proved = f", as far as {policy.EXTRACTION} gradients tell" if spent else ""
+        proved = f", as far as {question.max_gradients} gradients tell" if spent else ""
         sentence = f"No curvature below {-found.gamma:.3g} on this batch{proved}."
         return {"verdict": "none", "sentence": sentence, "curvature": seen}
 
     def _begin(self, found: Curvature, direction: Tensor, radius: float, curvature: float) -> None:
-        known = {"radius": radius, "gamma": found.gamma, "curvature": curvature, "smoothness": found.smoothness}
+        gamma = found.gamma if curvature <= -found.gamma / 2.0 else -curvature / 2.0  # It may be softer than asked for.
+        known = {"radius": radius, "gamma": gamma, "curvature": curvature, "smoothness": found.smoothness}
         policy.begin(self.state, direction, **known)
 
     def _collect(self, objective: Batch, at_x: Tensor | None) -> Fields | None:
@@ -139,13 +139,13 @@ class Prober:
         length = length_along(f, x, v, radius=r)
         if length == 0.0:
             return evidence.no_step()
-        state.phase, state.length, state.direction = policy.TRIAL, length, v
+        state.phase, state.length, state.direction = TRIAL, length, v
         return None
 
     def tell(self) -> Event | None:
         """An event at the end of a burst that has not decided, once. The candidate stays, and goes on collecting."""
         state = self.state
-        over = state.phase == policy.COLLECT and not state.told and not policy.in_burst(state, self.rules)
+        over = state.phase == COLLECT and not state.told and not policy.in_burst(state, self.rules)
         if not over:
             return None
         state.told = True
@@ -187,10 +187,10 @@ class Prober:
     def _event(self, fields: Fields) -> Event:
         state = self.state
         known: dict[str, Any] = {"curvature": state.found}
-        if state.curvatures and state.phase != policy.IDLE:
+        if state.curvatures and state.phase != IDLE:
             seen = policy.collected(state)
-            known["curvature"], known["error"] = seen.mean, seen.error
-        if state.changes and state.phase != policy.IDLE:
+            known["curvature"], known["error"] = seen.mean, policy.one_sided(state, seen)
+        if state.changes and state.phase != IDLE:
             known |= of_step(state.length, *policy.interval(state.changes))
         return Event(step=state.steps, gradients=state.gradients, **(known | fields))
 

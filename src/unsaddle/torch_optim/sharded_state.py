@@ -6,7 +6,6 @@ numbers, and the candidate's direction (or zero) as one tensor for each paramete
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import torch
@@ -14,32 +13,29 @@ from torch import Tensor
 
 from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.ranks import is_sharded, local
-from unsaddle.torch_optim import policy
+from unsaddle.torch_optim.state import State
 
 
 class ShardedState:
     """Neon's state as a Stateful of `torch.distributed.checkpoint`. `replace` is called with the loaded state."""
 
-    def __init__(self, flat: FlatParameters, state: policy.State, replace: Any) -> None:
+    def __init__(self, flat: FlatParameters, state: State, replace: Any) -> None:
         self._flat, self._state, self._replace = flat, state, replace
 
     def state_dict(self) -> dict[str, Any]:
-        numbers = self._state.to_dict()
-        direction = numbers.pop("direction")
-        numbers["has_direction"] = direction is not None
+        direction = self._state.direction
         v = torch.zeros(self._flat.dimension, dtype=self._flat.dtype) if direction is None else direction
         parts = zip(self._flat.tensors, self._flat.pieces(v), strict=True)
         pieces = {str(i): like(parameter, part.clone()) for i, (parameter, (_, part)) in enumerate(parts)}
-        return {"numbers": json.dumps(numbers), "direction": pieces}
+        return {"numbers": self._state.to_text(), "has_direction": direction is not None, "direction": pieces}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        numbers = json.loads(state_dict["numbers"])
         v = None
-        if numbers.pop("has_direction"):
+        if state_dict["has_direction"]:
             v = torch.empty(self._flat.dimension, dtype=self._flat.dtype, device=self._flat.device)
             for i, (_, part) in enumerate(self._flat.pieces(v)):
                 part.copy_(local(state_dict["direction"][str(i)]))
-        self._replace(policy.State.from_dict(numbers | {"direction": v}))
+        self._replace(State.from_text(state_dict["numbers"], v))
 
 
 def like(parameter: Any, part: Tensor) -> Tensor:

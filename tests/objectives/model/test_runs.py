@@ -298,7 +298,7 @@ def test_the_curvature_found_is_that_of_float64_and_the_model_is_as_before(make)
     check(made(make))
 
 
-@pytest.mark.slow
+@pytest.mark.study  # The compiler takes 20 s.
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile's inductor needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")  # Of the compiler's own imports.
 def test_the_same_holds_for_a_model_that_inductor_compiled():

@@ -16,6 +16,8 @@ from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer
+from unsaddle.measure import between_kinks
+from unsaddle.measure.between_kinks import Gap
 from unsaddle.measure.direction import Scale
 from unsaddle.theory.start import unlucky_component
 
@@ -52,12 +54,14 @@ class KrylovSettings:
     """An estimate of ‖∇²f(x)‖ for the first radius, if γ is not given."""
     central: bool = False
     """Take products from both sides, (∇f(x+rq) − ∇f(x−rq))/(2r), with two gradients each."""
+    gap: Gap | None = None
+    """Take central products between kinks, each as near to x as its two sides agree; None for one radius."""
     basis: int = 20
     """Vectors to keep."""
     farther: int = 0
     """Steps to take even though eigenvalues below −γ are excluded, to see softer ones."""
     fine: float = 0.0
-    """Those steps end once eigenvalues below −`fine`·L1 are excluded, or one is known; 0 for no such end."""
+    """Those steps end once eigenvalues below −`fine`·γ are excluded, or one is known; 0 for no such end."""
     accuracy: float = 0.1
     """A Ritz pair below −γ/2 is returned when its residual is at most this share of its value."""
 
@@ -86,6 +90,11 @@ class KrylovCandidate(Candidate):
     steps: int = 0
     """Products that the search took."""
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the curvature along the vector was measured, and is negative beyond its error."""
+        return self.measured is not None and self.measured.is_negative
+
     def with_jump(self) -> KrylovCandidate:
         """The candidate, with how far the gradient jumped where the search probed: at kinks, or by noise."""
         seen = self.asymmetry * self.scale.radius if self.measured is None else self.measured.jump
@@ -109,7 +118,7 @@ def krylov(
         found:    θ ≤ −γ/2 and the residual b|s_last| ≤ accuracy·|θ|
         nothing:  θ > −γ/2, and an eigenvector below −γ could only be missed if the start's component along it were so
                   small that a random start has it with probability at most δ (`Projection.log_missed`)
-        `farther` steps are taken even so, until the same is known of −`fine`·L1, at δ ≤ 1e-4, or a softer θ is exact
+        `farther` steps are taken even so, until the same is known of −`fine`·γ, at δ ≤ 1e-4, or a softer θ is exact
         at `basis` vectors: keep Ritz vectors of both ends and q_{j+1} (thick restart)
 
     No constant of f is needed. The radius follows γ. A γ that is not given is a hundredth of the largest |eigenvalue|
@@ -131,10 +140,19 @@ def krylov(
     allowed = _log_unlucky(x, settings.delta)
     softly = _log_unlucky(x, min(settings.delta, SOFT_DELTA))
     history: list[tuple[int, float]] = []
-    radius, steps = settings.smallest_radius, 0
+    radius, steps, gap = settings.smallest_radius, 0, settings.gap
+    widest = math.inf if gap is None else 2.0 * gap.radius
+    if gap is not None:
+        radius = gap.radius
 
     def take_product(q: Tensor, out: Tensor) -> None:
-        (f_hat.central_product if settings.central else f_hat.product)(q, radius, out)
+        nonlocal radius, gap
+        if gap is None:
+            (f_hat.central_product if settings.central else f_hat.product)(q, radius, out)
+            return
+        probes = between_kinks.opposite(f_hat.f, x, q, f_hat.grad0, gap)
+        torch.div(probes.difference, 2.0 * probes.radius, out=out)
+        radius, gap = min(radius, probes.radius), replace(gap, radius=min(2.0 * probes.radius, widest))
 
     # `start` is for comparisons only: the proof that there is nothing needs a random start.
     start = vectors.random_direction(x, generator) if start is None else start
@@ -169,7 +187,7 @@ def krylov(
         return seen.excluded(allowed, 2.0 * largest()) + error
 
     def fine_enough() -> bool:
-        below = settings.fine * largest()
+        below = settings.fine * gamma()
         known = seen.values[0] < -below and seen.residuals[0] <= settings.accuracy * abs(float(seen.values[0]))
         return bool(below > 0.0 and (known or seen.log_missed(below) <= softly))
 
@@ -191,7 +209,8 @@ def krylov(
 
     proven = False
     for step in range(settings.num_steps):
-        radius = settings.radius(gamma_for_radius())
+        if gap is None:
+            radius = settings.radius(gamma_for_radius())
         if not process.expand():
             return candidate(Status.NOT_FINITE)
         steps += 1

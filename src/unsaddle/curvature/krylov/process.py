@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.krylov.projection import Projection
+from unsaddle.curvature.krylov.projection import Pairs, Projection
 from unsaddle.vectors import Array
 
 Operator = Callable[[Tensor, Tensor], object]
@@ -86,13 +86,14 @@ class KrylovProcess:
         j = self.projection.size
         w = self._basis[j + 1]
         self._operator(self._basis[j], w)
-        products, b, solved = _orthogonalise(self._basis[: j + 1], w, self.projection, solve)
-        if not (math.isfinite(b) and np.isfinite(products).all()):
+        products, b, pairs = _orthogonalise(self._basis[: j + 2], self.projection, solve)
+        length = math.hypot(b, *products)
+        if not math.isfinite(length):
             return False
-        self.projection.extend(products, b, solved)
-        self.largest = max(self.largest, math.hypot(b, *products))
+        self.projection.extend(products, b, pairs, solve=solve)
+        self.largest = max(self.largest, length)
         if solve:
-            self.largest = max(self.largest, float(np.abs(self.projection.values).max()))
+            self._note_largest()
         if b > 0.0:
             w.div_(b)
             if self._project is not None:
@@ -119,9 +120,13 @@ class KrylovProcess:
 
     def solve(self) -> None:
         """Computes the Ritz pairs of the whole basis, if steps went without."""
-        _, pairs = vectors.summed_and_said(self._basis.new_zeros(0), self.projection.solved())
-        self.projection.take(pairs)
-        self.largest = max(self.largest, float(np.abs(self.projection.values).max()))
+        _, *pairs = vectors.summed_and_said(self._basis.new_zeros(0), *self.projection.solved())
+        self.projection.take((pairs[0], pairs[1]))
+        self._note_largest()
+
+    def _note_largest(self) -> None:
+        values = self.projection.values
+        self.largest = max(self.largest, -float(values[0]), float(values[-1]))
 
     def vector(self, index: int) -> Tensor:
         """A Ritz vector, normalised; 0 is the lowest, −1 the highest."""
@@ -144,33 +149,30 @@ class KrylovProcess:
         self._basis[keep] = self._basis[size]
 
 
-def _orthogonalise(basis: Tensor, w: Tensor, projection: Projection, solve: bool = True) -> tuple[Array, float, Array]:
-    """w ← w − QQᵀw in place; returns Qᵀw, the length of the new w, and the Ritz pairs, none without `solve`.
+def _orthogonalise(rows: Tensor, projection: Projection, solve: bool = True) -> tuple[Array, float, Pairs | None]:
+    """w ← w − QQᵀw in place, of rows = (Q, w); returns Qᵀw, the length of the new w, and the Ritz pairs with `solve`.
 
-    The basis is read twice: for h = Qᵀw, and then, block by block in the cache, for w − Qh and for its part in Q that
-    rounding has left. Only if this part is too long is it taken out too ("twice is enough"). On several ranks, the Ritz
-    pairs of the first come with the second message: processors round eigenvalues differently, and all ranks must decide
-    alike.
+    Q is read twice: for h = Qᵀw, and then, block by block in the cache, for w − Qh, its length, and its part in Q that
+    rounding has left. Only if this part is too long is it taken out too ("twice is enough"). It is rounding of h, which
+    the Ritz pairs need not know. On several ranks, those of the first come with the second message: processors round
+    eigenvalues differently, and all ranks must decide alike.
     """
-
-    def pairs() -> Array:
-        return projection.solved(products) if solve else np.empty(0)
-
+    basis, w = rows[:-1], rows[-1]
     taken = vectors.summed(basis @ w)
-    left = torch.zeros_like(taken)
-    for block, part in zip(_column_blocks(basis), torch.split(w, _columns(basis)), strict=True):
-        torch.addmv(part, block.T, taken, alpha=-1.0, out=part)
-        torch.addmv(left, block, part, out=left)
+    left = None
+    for block in _column_blocks(rows):
+        torch.addmv(block[-1], block[:-1].T, taken, alpha=-1.0, out=block[-1])
+        left = block @ block[-1] if left is None else torch.addmv(left, block, block[-1], out=left)
+    assert left is not None
     products = np.array(taken.tolist())
-    numbers = torch.cat([left, torch.dot(w, w).reshape(1)])
-    (*leftover, squared), solved = vectors.summed_and_said(numbers, pairs())
+    own = projection.solved(products) if solve else ()
+    (*leftover, squared), *pairs = vectors.summed_and_said(left, *own)
     length = _length(w, squared)
     if not math.hypot(*leftover) <= LEFTOVER[w.dtype] * length:
         torch.addmv(w, basis.T, torch.tensor(leftover, dtype=w.dtype, device=w.device), alpha=-1.0, out=w)
         products = products + leftover
-        (squared,), solved = vectors.summed_and_said(torch.dot(w, w).reshape(1), pairs())
-        length = _length(w, squared)
-    return products, length, solved
+        length = _length(w, float(vectors.summed(torch.dot(w, w))))
+    return products, length, (pairs[0], pairs[1]) if pairs else None
 
 
 def _length(w: Tensor, squared: float) -> float:
@@ -186,4 +188,5 @@ def _columns(basis: Tensor) -> int:
 
 
 def _column_blocks(basis: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(basis, _columns(basis), dim=1)
+    columns = _columns(basis)
+    return (basis,) if basis.shape[1] <= columns else torch.split(basis, columns, dim=1)

@@ -9,6 +9,9 @@ import torch
 
 from unsaddle.vectors import Array
 
+Pairs = tuple[Array, Array]
+"""Ritz values, ascending, and Ritz vectors as columns."""
+
 
 class Projection:
     """M = sym(QᵀHQ) for an orthonormal basis Q that grows by one vector at a time and may be restarted.
@@ -32,33 +35,33 @@ class Projection:
         self._earlier: list[tuple[Array, Array]] = []
         self.values, self.vectors = np.empty(0), np.empty((0, 0))
 
-    def solved(self, products: Array | None = None) -> Array:
-        """The Ritz pairs after `extend` by these products, or as it is, as one row of numbers; nan if not finite."""
+    def solved(self, products: Array | None = None) -> Pairs:
+        """The Ritz pairs after `extend` by these products, or as it is; nan if not finite."""
         j = self.size
         if products is None:
             return _eigh(self._m[:j, :j].copy())
-        return _eigh(self._grown(products)) if np.isfinite(products).all() else np.full((j + 1) * (j + 2), math.nan)
+        if not math.isfinite(math.hypot(*products)):
+            return np.full(j + 1, math.nan), np.full((j + 1, j + 1), math.nan)
+        return _eigh(self._grown(products))
 
-    def extend(self, products: Array, next_norm: float, solved: Array | None = None) -> None:
-        """Adds a column of HQ: `products` = Qᵀ(Hq_last), `next_norm` = b, and the Ritz pairs if already `solved`.
+    def extend(self, products: Array, next_norm: float, pairs: Pairs | None = None, *, solve: bool = True) -> None:
+        """Adds a column of HQ: `products` = Qᵀ(Hq_last), `next_norm` = b, and the Ritz pairs if they are known already.
 
-        With an empty `solved`, the Ritz pairs stay those of the smaller basis.
+        Without `solve`, the Ritz pairs stay those of the smaller basis.
         """
         j = self.size
-        pairs = self.solved(products) if solved is None else solved
         off = np.abs(self._m[:j, j] - products[:j])
         self.asymmetry = max(self.asymmetry, float(off.max(initial=0.0)))
         self.skew = math.hypot(self.skew, *off)
         self._m[: j + 1, : j + 1] = self._grown(products)
         self.size, self.next_norm = j + 1, next_norm
         self._m[j + 1, j] = self._m[j, j + 1] = next_norm
-        if pairs.size:
-            self.take(pairs)
+        if solve:
+            self.take(self.solved() if pairs is None else pairs)
 
-    def take(self, pairs: Array) -> None:
+    def take(self, pairs: Pairs) -> None:
         """Sets the Ritz pairs, as `solved` has them."""
-        n = self.size
-        self.values, self.vectors = pairs[:n], pairs[n:].reshape(n, n)
+        self.values, self.vectors = pairs
 
     def _grown(self, products: Array) -> Array:
         """M with one row and one column more."""
@@ -132,10 +135,10 @@ class Projection:
         return kept
 
 
-def _eigh(matrix: Array) -> Array:
-    """Eigenvalues and eigenvectors, in one row, by torch.
+def _eigh(matrix: Array) -> Pairs:
+    """Eigenvalues and eigenvectors, by torch.
 
     NumPy's BLAS has its own threads. They keep the cores busy after the call, and slow the next gradient.
     """
     values, vectors = torch.linalg.eigh(torch.from_numpy(matrix))
-    return torch.cat([values, vectors.flatten()]).numpy()
+    return values.numpy(), vectors.numpy()

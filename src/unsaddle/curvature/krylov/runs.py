@@ -12,17 +12,22 @@ from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, krylov
 from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.search import Search
+from unsaddle.measure.between_kinks import Gap, holds_far_out, measured
 from unsaddle.measure.direction import on_same_sample
 
 FEW_DIMENSIONS = 10
 """In so few dimensions a search goes on until every eigenvalue is known."""
 
-FINE = 1e-4
-"""A search that may go farther ends once curvature below −`FINE`·L1 is excluded."""
+FINE = 1e-2
+"""A search that may go farther ends once curvature below −`FINE`·γ is excluded: by default 1e-4·L1."""
 
 OPEN = 1e-7
 """In few dimensions a lowest curvature whose sign is within the error of the products is measured, if that error is
 above this share of L1, which rounding does not explain in float64."""
+
+BETWEEN_KINKS = 4
+"""Gradients of a product between kinks: two, and two more where it has to come nearer to x, which is every other time
+at most."""
 
 SURE = 0.25
 """A Ritz value claims a curvature if the asymmetry of the products is at most this share of it. Else an odd part of the
@@ -36,7 +41,7 @@ def settings_for(search: Search, **how: Any) -> KrylovSettings:
     few = search.question.seen_counts and search.dimension <= min(FEW_DIMENSIONS, search.basis)
     relative = share * RELATIVE_GAMMA
     farther, fine = (search.dimension, 0.0) if few else (search.question.farther, FINE)
-    how = how | {"basis": search.basis, "farther": farther, "fine": fine}
+    how = how | {"basis": search.basis, "farther": farther, "fine": fine, "accuracy": search.question.accuracy}
     return KrylovSettings(delta=search.delta, gamma=gamma, relative_gamma=relative, **how)
 
 
@@ -47,7 +52,7 @@ def run(
     candidate = search.within_budget(
         settings,
         lambda s: krylov(search.f_hat, s, search.generator, keep_history=keep_history, start=start),
-        calls_a_step=1 + settings.central,
+        calls_a_step=BETWEEN_KINKS if settings.gap else 1 + settings.central,
         extra_calls=extra_calls,
     )
     assert isinstance(candidate, KrylovCandidate)
@@ -67,8 +72,24 @@ def measured_along(
     claims = claims and candidate.asymmetry <= SURE * abs(candidate.lowest)
     claimed = candidate.lowest if claims else None
     how = {"one_sided": one_sided, "to_the_ground": to_the_ground}
-    measured = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0, claimed=claimed, **how)
-    return replace(candidate, vector=v, measured=measured)
+    seen = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0, claimed=claimed, **how)
+    return replace(candidate, vector=v, measured=seen)
+
+
+def measured_between_kinks(
+    f_hat: DisplacedFunction, candidate: KrylovCandidate, gap: Gap, *, doubtful: bool
+) -> KrylovCandidate:
+    """The candidate, with the curvature along its vector measured between the kinks next to x.
+
+    A doubtful one, which may be that of a staircase, has to be there farther out, too.
+    """
+    assert candidate.vector is not None
+    f, x, v = f_hat.f, f_hat.x, candidate.vector.div_(vectors.norm(candidate.vector))
+    known = {"claimed": candidate.lowest, "smoothness": candidate.scale.smoothness}
+    seen = measured(f, x, v, f_hat.grad0, gap, **known)
+    if doubtful and seen.is_negative and not holds_far_out(f, x, v, seen.curvature):
+        seen = replace(seen, consistent=False)
+    return replace(candidate, vector=v, measured=seen)
 
 
 def with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCandidate:

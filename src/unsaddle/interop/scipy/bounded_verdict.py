@@ -15,6 +15,7 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.interop.scipy.free_function import SHORT, EndPoint, FreeFunction, Mask
 from unsaddle.interop.scipy.gradient_check import SECOND, check_beside, contradicting_curvature
+from unsaddle.interop.scipy.left_behind import look_in_metric
 from unsaddle.interop.scipy.way_down import along_direction, along_lines, by_descent
 from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.verdict import Verdict, assembled
@@ -155,7 +156,8 @@ def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger)
     basis = len(x) if FEW_VARIABLES < len(x) <= MANY_VARIABLES else None  # None lets memory decide.
     spare = _steps_to_spare(at, len(x)) if question.seen_counts else 0
     question = replace(question, delta=start_delta, probe_radius=f.first_radius, basis=basis, farther=spare)
-    found, farther = answer(f, x, question, ledger), CENTRAL * max(1.0, vectors.norm(x))
+    found = look_in_metric(f, question, ledger) or answer(f, x, question, ledger)
+    farther = CENTRAL * max(1.0, vectors.norm(x))
     if found.status in FARTHER:
         again = answer(f, x, replace(question, probe_radius=None, smallest_radius=farther), ledger)
         found = again if again.status in (Status.FOUND, Status.NOTHING_FOUND) else found

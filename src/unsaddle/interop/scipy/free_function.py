@@ -58,6 +58,8 @@ class EndPoint:
     """The gradients that SciPy's run took."""
     suspicious: bool = False
     """Whether a saddle is likely here: fun did not fall in SciPy's run, or a saddle was left before it."""
+    inverse: Array | None = None
+    """The inverse Hessian that BFGS leaves behind."""
 
     @cached_property
     def grad(self) -> Array:

@@ -141,7 +141,8 @@ def minimize(
             x, here = _ended_at(result, function, inner, function.value(inner))
         likely = escapes > 0 or not first - here > _tolerance(tol, options, here)
         spent = int(result.njev)
-        end = EndPoint(function=function, x=x, value=here, start=start, spent=spent, suspicious=likely)
+        inverse = result.hess_inv if method == "BFGS" else None
+        end = EndPoint(function=function, x=x, value=here, start=start, spent=spent, suspicious=likely, inverse=inverse)
         try:
             with function.no_more_than(most_values):
                 judged = verdict_at(end, gamma=gamma, delta=delta, seed=seed + escapes, by_values=by_values)

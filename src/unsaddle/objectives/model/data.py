@@ -63,16 +63,21 @@ class Rows(Source):
             raise ValueError("the data set is empty; a loss needs at least one row")
         self._dataset, self._collate, self._micro_batch = dataset, collate, micro_batch
         self.batch_size = min(micro_batch, self.num_samples)
+        self._is_of_tensors = type(dataset) is TensorDataset and collate is default_collate
 
     def take(self, index: Tensor, seed: int) -> Drawn:
         """Reads the rows once and keeps them."""
-        with RandomState.seeded(seed).in_force():
+        with RandomState.seeded(seed).in_force(), torch.inference_mode(False):  # Autograd is to use them.
             held = list(self._batches(index))
         return Drawn(lambda: held, index.numel(), len(held))
 
     def everything(self) -> Drawn:
-        """Reads the rows again each time, so that only one batch is in memory."""
+        """Reads the rows again each time, so that only one batch is in memory; of tensors, one batch is kept."""
         n = self.num_samples
+        if self._parts(n) == 1 and self._is_of_tensors:
+            with torch.inference_mode(False):
+                held = list(self._batches(torch.arange(n)))
+            return Drawn(lambda: held, n, 1)
         return Drawn(lambda: self._batches(torch.arange(n)), n, self._parts(n))
 
     def _batches(self, index: Tensor) -> Iterator[tuple[Any, float]]:
@@ -85,7 +90,7 @@ class Rows(Source):
         return parts if self._micro_batch == 1 else min(parts, max(1, rows // 2))
 
     def _fetch(self, index: Tensor) -> Any:
-        if type(self._dataset) is TensorDataset and self._collate is default_collate:
+        if self._is_of_tensors:
             return [tensor[index.to(tensor.device)] for tensor in self._dataset.tensors]  # The same as collating rows.
         at = index.tolist()
         whole = getattr(self._dataset, "__getitems__", None)

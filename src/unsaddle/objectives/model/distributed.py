@@ -45,16 +45,15 @@ def reshard(modules: Iterable[Any]) -> None:
         module.reshard()
 
 
-@contextlib.contextmanager
-def without_reduction(model: nn.Module, active: bool = True) -> Iterator[None]:
+def without_reduction(model: nn.Module, active: bool = True) -> contextlib.AbstractContextManager[object]:
     """Inside, if `active`, DDP adds up gradients on each rank; the next backward outside reduces them once.
 
     This does not change FSDP2, which would have to hold all gradients unsharded.
     """
-    with contextlib.ExitStack() as stack:
-        for module in replicas(model) if active else ():
-            stack.enter_context(module.no_sync())
-        yield
+    stack = contextlib.ExitStack()
+    for module in replicas(model) if active else ():
+        stack.enter_context(module.no_sync())
+    return stack
 
 
 def is_view_of_a_bucket(grad: Tensor | None) -> bool:

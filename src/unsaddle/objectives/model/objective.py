@@ -50,7 +50,8 @@ class ModelObjective(OverParameters):
 
     Every evaluation runs the model at another point and restores everything: parameters, `.grad`, buffers, modes,
     random states. Gradients come from `.backward()` alone. A sample is read once and kept; it fixes batches, dropout
-    masks and batch statistics. All data (`size=None`) are read again at each evaluation, in their order.
+    masks and batch statistics. All data (`size=None`) are read again at each evaluation, in their order; tensors that
+    are one micro batch are kept.
 
     >>> from torch.utils.data import TensorDataset
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1, bias=False))
@@ -167,32 +168,37 @@ class ModelObjective(OverParameters):
                 more = backward and i + 1 < drawn.batches
                 with wrapped.without_reduction(self._model, more):
                     value = self._value(batch)
-                if _versions(batch) != versions:
-                    raise ValueError(
-                        "the loss changed its batch in place, so it would not be the same at the next point; have it "
-                        "work on a copy"
-                    )
-                if self._adds and not FlatParameters.still_has(added):
-                    raise ValueError(
-                        "the loss changed or dropped gradients that further ones are to be added to: expected it to "
-                        "leave .grad alone; take zero_grad() and backward() out of it"
-                    )
-                del added
-                if backward:
-                    if not value.requires_grad:
+                    if _versions(batch) != versions:
                         raise ValueError(
-                            "the loss does not depend on the parameters through autograd; look for detach(), item() or "
-                            "no_grad() inside it"
+                            "the loss changed its batch in place, so it would not be the same at the next point; have "
+                            "it work on a copy"
                         )
-                    with wrapped.without_reduction(self._model, more):
-                        torch.autograd.backward(value, torch.full_like(value, factor * weight * scale))
-                total = total + value.detach().to(torch.promote_types(value.dtype, torch.float32)) * weight
+                    if self._adds and not FlatParameters.still_has(added):
+                        raise ValueError(
+                            "the loss changed or dropped gradients that further ones are to be added to: expected it "
+                            "to leave .grad alone; take zero_grad() and backward() out of it"
+                        )
+                    del added
+                    if backward:
+                        self._differentiate(value, factor * weight * scale)
+                value = value.detach() if value.dtype in checks.FLOATS else value.detach().float()
+                total = value if weight == 1.0 else total + value * weight
                 del value  # Frees its graph before the next one is built.
         if backward and scale != 1.0:
             for parameter in self.parameters.tensors:
                 if parameter.grad is not None:
                     parameter.grad = parameter.grad / scale
         return checks.scalar(total, "the loss")
+
+    @staticmethod
+    def _differentiate(value: Tensor, share: float) -> None:
+        """Adds `share` times the gradients of a loss to `.grad`."""
+        if not value.requires_grad:
+            raise ValueError(
+                "the loss does not depend on the parameters through autograd; look for detach(), item() or no_grad() "
+                "inside it"
+            )
+        torch.autograd.backward(value, None if share == 1.0 else torch.full_like(value, share))
 
     def _value(self, batch: Any) -> Tensor:
         try:

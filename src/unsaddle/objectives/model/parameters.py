@@ -143,11 +143,21 @@ class FlatParameters:
                 "convert one of them with .to(...)"
             )
         own = self._own()
-        home = self._remembered
-        known = home is not None and x.data_ptr() == home.data_ptr()  # A search has the same x all the time.
-        torch._foreach_copy_(own, self._remembered_parts if known else _parts(x, own))
+        torch._foreach_copy_(own, self._remembered_parts if self._is_remembered(x) else _parts(x, own))
         if u is not None:
             torch._foreach_add_(own, _parts(checks.vector_like(u, x, "u"), own), alpha=scale)
+
+    def move(self, x: Tensor, u: Tensor | None, scale: float) -> None:
+        """`assign`, for parameters that were just found to be as `remembered`, which a search has as its x."""
+        if not self._is_remembered(x):
+            self.assign(x, u, scale)
+        elif u is not None:
+            own = self._own()
+            torch._foreach_add_(own, _parts(checks.vector_like(u, x, "u"), own), alpha=scale)
+
+    def _is_remembered(self, x: Tensor) -> bool:
+        home = self._remembered
+        return home is not None and x.data_ptr() == home.data_ptr() and x.shape == home.shape and x.dtype == home.dtype
 
     def gradients(self) -> list[tuple[Tensor, Tensor, int]]:
         """(parameter, gradient, version of the gradient) of each parameter that has one."""
@@ -163,14 +173,19 @@ class FlatParameters:
 
     def gradient(self, *, release: bool = False) -> Tensor:
         """The gradients in a new dense vector, zero where missing. `release` frees each `.grad` once it is copied."""
+        if len(self._runs) == 1 and len(self.tensors) > 1:  # Their flat copy is a new vector.
+            return _flat(self._gradients(self.tensors, release))
         g = torch.empty(self.dimension, dtype=self.dtype, device=self.device)
         for which, part in self._split(g):
-            grads = [_dense(parameter) for parameter in self.tensors[which]]
-            if release:
-                for parameter in self.tensors[which]:
-                    parameter.grad = None
-            part.copy_(_flat(grads))
+            part.copy_(_flat(self._gradients(self.tensors[which], release)))
         return g
+
+    @staticmethod
+    def _gradients(parameters: Sequence[Tensor], release: bool) -> list[Tensor]:
+        grads = [_dense(parameter) for parameter in parameters]
+        for parameter in parameters if release else ():
+            parameter.grad = None
+        return grads
 
     def _own(self) -> list[Tensor]:
         """Each parameter's own memory, outside autograd; of a sharded one, this rank's part."""

@@ -92,7 +92,8 @@ class Replayed(Oracle):
         self, x: Tensor, u: Tensor | None = None, scale: float = 1.0, *, backward: bool = True, mean: bool = True
     ) -> tuple[Tensor, Tensor]:
         with self._at(x, u, scale) as check_unchanged:
-            value = checks.scalar(self._run(backward), self._what).detach().clone()
+            value = checks.scalar(self._run(backward), self._what).detach()
+            value = value.clone() if mean else value  # It may be a tensor that is put back.
             reshard(self._sharded)
             if self._ranks is not None and mean:
                 value = self._ranks.mean(value)
@@ -106,7 +107,7 @@ class Replayed(Oracle):
     def _at(self, x: Tensor, u: Tensor | None, scale: float) -> Iterator[Callable[[], None]]:
         """Inside, the parameters are x + scale·u. Yields a function that raises if they were changed."""
         with untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks):
-            self._flat.assign(x, u, scale)
+            self._flat.move(x, u, scale)
             versions = self._versions()
 
             def check_unchanged() -> None:

@@ -14,8 +14,8 @@ from unsaddle.objectives.model.distributed import is_view_of_a_bucket, reshard, 
 from unsaddle.objectives.model.parameters import FlatParameters, same_bits
 from unsaddle.objectives.model.rng import RandomState
 
-OF_EVERY_MODULE = frozenset(vars(nn.Module()))
-"""Attributes that every module has. None of them is a tensor."""
+NO_TENSORS = frozenset(type(value) for value in vars(nn.Module()).values()) | {int, float, str, tuple, list}
+"""Types that most attributes of modules have: to look them up here is faster than to ask whether they are tensors."""
 
 
 @contextlib.contextmanager
@@ -50,7 +50,7 @@ def untouched(
     """
     saved = _Saved(flat, modules, skip_hooks)
     try:
-        with torch.inference_mode(False):
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext():
             saved.clear()
             if start is not None:
                 start.set()
@@ -67,13 +67,13 @@ class _Saved:
     """The state before. `restore` may be called repeatedly."""
 
     def __init__(self, flat: FlatParameters, modules: Iterable[nn.Module], skip_hooks: bool) -> None:
-        unique = {id(m): m for module in modules for m in module.modules()}
-        self._sharded = sharded(unique.values())
+        every = _with_children(modules)
+        self._sharded = sharded(every)
         reshard(self._sharded)
-        self._modes = [(m, m.training) for m in unique.values()]
-        self._tensors = [entry for m in unique.values() for entry in _state_tensors(m)]
+        self._modes = [(m, m.training) for m in every]
+        self._tensors = [entry for m in every for entry in _state_tensors(m)]
         parameters = {id(p): p for p in flat.tensors}
-        parameters |= {id(p): p for m in unique.values() for p in m._parameters.values() if p is not None}
+        parameters |= {id(p): p for m in every for p in m._parameters.values() if p is not None}
         self._grads = [(p, p.grad) for p in parameters.values()]
         self._contents = [(g, g.detach().clone()) for _, g in self._grads if g is not None and is_view_of_a_bucket(g)]
         devices = {p.device for p in parameters.values()} | {t.device for *_, t, _ in self._tensors}
@@ -107,13 +107,26 @@ class _Saved:
         torch.clear_autocast_cache()
 
 
-def _state_tensors(module: nn.Module) -> Iterator[tuple[dict[str, Any], str, Tensor, Tensor]]:
+def _with_children(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    """The modules and all below them, each once. `nn.Module.modules` would make their names, too."""
+    found, left = dict[int, nn.Module](), list[nn.Module | None](modules)
+    while left:
+        module = left.pop()
+        if module is not None and id(module) not in found:
+            found[id(module)] = module
+            left.extend(module._modules.values())
+    return list(found.values())
+
+
+def _state_tensors(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor, Tensor]]:
     """Buffers and tensor attributes of a module: (owning dictionary, name, tensor, copy of its values)."""
-    for owner, names in (
-        (module._buffers, module._buffers.keys()),
-        (vars(module), vars(module).keys() - OF_EVERY_MODULE),
-    ):
-        for name in names:
-            tensor = owner[name]
-            if isinstance(tensor, Tensor) and not isinstance(tensor, nn.Parameter) and not tensor.is_meta:
-                yield owner, name, tensor, tensor.detach().clone()
+    return [
+        (owner, name, tensor, tensor.detach().clone())
+        for owner in (module._buffers, vars(module))
+        if not NO_TENSORS.issuperset(map(type, owner.values()))
+        for name, tensor in owner.items()
+        if type(tensor) not in NO_TENSORS
+        and isinstance(tensor, Tensor)
+        and not isinstance(tensor, nn.Parameter)
+        and not tensor.is_meta
+    ]

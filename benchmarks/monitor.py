@@ -1,0 +1,230 @@
+"""The monitor along training: is λ_max that of a large batch, and what does it cost?
+
+- *Accuracy*: a small transformer and a conv net, batches of 128, SGD and AdamW; the monitor's λ_max at several points
+  beside Lanczos with exact products in float64 on a large batch, of the same preconditioned Hessian.
+- *Overhead*: gradients, and the processor's time of a training beside one without, in turns of 50 steps.
+- `--figure FILE`: the edge of stability of full-batch gradient descent, as the monitor sees it.
+
+    python -m benchmarks.monitor --threads 1
+    python -m benchmarks.monitor --threads 1 --figure docs/figures/edge-of-stability.svg
+"""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import LinearOperator, eigsh
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.data import TensorDataset
+
+from benchmarks.environment import Report, options, table
+from benchmarks.networks import in_double
+from benchmarks.spectrum_peers import timed
+from benchmarks.trained_networks import Network, digit, networks
+from unsaddle import CurvatureMonitor, ModelObjective, eigenpairs
+from unsaddle.objectives.model.parameters import FlatParameters
+from unsaddle.torch_optim.monitor_limit import sizes
+
+WITHIN, OVERHEAD = 0.05, 0.05
+TURN, BATCH = 50, 128
+SMOOTHING = 0.1
+"""Label smoothing of the conv net. Without it the digits are learnt by heart within some hundred steps, and λ_max is
+then that of a few rows: it changes by half between batches of 512, and there is no truth to be within 5 % of."""
+CASES = {
+    "GPT-2, SGD": ("GPT-2", lambda p: torch.optim.SGD(p, lr=0.1)),
+    "GPT-2, AdamW": ("GPT-2", lambda p: torch.optim.AdamW(p, lr=1e-3)),
+    "conv net, SGD": ("conv, GELU", lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9)),
+    "conv net, AdamW": ("conv, GELU", lambda p: torch.optim.AdamW(p, lr=1e-3)),
+}
+
+
+def smoothed(model: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    return functional.cross_entropy(model(batch[0]), batch[1], label_smoothing=SMOOTHING)
+
+
+
+@dataclass
+class Training:
+    """A network in training, with or without the monitor."""
+
+    network: Network
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    monitor: CurvatureMonitor | None
+    seconds: float = 0.0
+    steps: int = 0
+
+    def advance(self, steps: int) -> None:
+        self.seconds += timed(lambda: [self._step() for _ in range(steps)])
+        self.steps += steps
+
+    def _step(self) -> None:
+        chosen = torch.randint(len(self.network.rows[0]), (BATCH,), generator=self.generator)
+        batch = tuple(part[chosen] for part in self.network.rows)
+
+        def closure() -> torch.Tensor:
+            self.optimizer.zero_grad()
+            loss = self.network.loss(self.network.model, batch)
+            loss.backward()
+            return loss
+
+        self.optimizer.step(closure)
+
+
+def begun(make: Callable[[], Network], optimizer: Callable, monitored: bool, args: Namespace) -> Training:
+    torch.manual_seed(args.seed)
+    network = make()
+    if network.loss is digit:
+        network = replace(network, loss=smoothed)
+    chosen = optimizer(network.model.parameters())
+    monitor = CurvatureMonitor(chosen, warn=False) if monitored else None
+    return Training(network, chosen, torch.Generator().manual_seed(args.seed), monitor)
+
+
+def large_batch(training: Training, args: Namespace) -> float:
+    """λ_max of S∇²F(x)S on many rows, by eigsh on exact products in float64."""
+    rows = tuple(part[: args.rows] for part in training.network.rows)
+    f, x = in_double(training.network, rows)
+    s = sizes(training.optimizer, FlatParameters(training.network.model.parameters()))
+    scale = torch.ones_like(x) if s is None else s.double()
+
+    def product(v: np.ndarray) -> np.ndarray:
+        with sdpa_kernel(SDPBackend.MATH):
+            return (scale * f.hvp(x, scale * torch.from_numpy(v.reshape(-1).copy()))).numpy()
+
+    operator = LinearOperator((x.numel(),) * 2, matvec=product, dtype=np.float64)
+    start = np.random.default_rng(0).normal(size=x.numel())
+    return float(eigsh(operator, k=1, which="LA", tol=3e-3, ncv=20, v0=start, return_eigenvectors=False)[0])
+
+
+def follow(name: str, args: Namespace, report: Report) -> list[list[str]]:
+    part, optimizer = CASES[name]
+    make = next(make for title, make in networks().items() if part in title)
+    watched, plain = (begun(make, optimizer, monitored, args) for monitored in (True, False))
+    assert watched.monitor is not None
+    rows, offs = list[list[str]](), list[float]()
+    while watched.steps < args.steps:
+        for one in (watched, plain) if watched.steps % (2 * TURN) else (plain, watched):
+            one.advance(TURN)
+        if watched.steps in args.at:
+            seen, true = watched.monitor.rows[-1], large_batch(watched, args)
+            offs.append(abs(seen.sharpness / true - 1.0))
+            settings = {"case": name, "step": watched.steps}
+            report.row(settings=settings, status="done", seen=seen.row(), truth=true, off=offs[-1])
+            rows.append(
+                [name, f"{watched.steps}", f"{true:.4g}", f"{seen.sharpness:.4g} ± {seen.sharpness_error:.2g}",
+                 f"{seen.sharpness / true - 1.0:+.1%}", f"{seen.limit:.4g}", f"{seen.lowest:.3g}"]
+            )  # fmt: skip
+            print("   ", *rows[-1], flush=True)
+    same = all(
+        torch.equal(a, b)
+        for a, b in zip(watched.network.model.parameters(), plain.network.model.parameters(), strict=True)
+    )
+    report.want(f"{name}: trained parameters are those without a monitor (1: bit for bit)", float(same), 1.0, 1.0)
+    report.want(f"{name}: λ_max off by, median", statistics.median(offs), WITHIN)
+    report.want(f"{name}: overhead in gradients", watched.monitor.overhead, OVERHEAD)
+    report.want(f"{name}: overhead in time", watched.seconds / plain.seconds - 1.0, OVERHEAD)
+    return rows
+
+
+@dataclass
+class Edge:
+    """Full-batch gradient descent at one learning rate: losses, the monitor's λ_max, and that of Lanczos."""
+
+    rate: float
+    losses: list[float] = field(default_factory=list)
+    seen: list[tuple[int, float]] = field(default_factory=list)
+    truth: list[tuple[int, float]] = field(default_factory=list)
+    warned: int | None = None
+
+
+def descend(rate: float, args: Namespace) -> Edge:
+    """A network of tanh on 256 digits, squared error, as Cohen et al. (2021) have it."""
+    network = next(make for title, make in networks().items() if "conv, GELU" in title)()
+    images, labels = (part[:256] for part in network.rows)
+    torch.manual_seed(args.seed)
+    model = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(),
+        torch.nn.Linear(64, 10),
+    )  # fmt: skip
+    targets = functional.one_hot(labels, 10).float()
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    monitor, edge = CurvatureMonitor(optimizer, warn=False, every=25, seed=args.seed), Edge(rate)
+    objective = ModelObjective(
+        model, lambda m, b: 0.5 * (m(b[0]) - b[1]).square().sum(dim=1).mean(), TensorDataset(images, targets)
+    )
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = 0.5 * (model(images) - targets).square().sum(dim=1).mean()
+        loss.backward()
+        edge.losses.append(float(loss.detach()))
+        return loss
+
+    for step in range(1, args.descent + 1):
+        optimizer.step(closure)
+        if step % 400 == 0:
+            found = eigenpairs(objective, lowest=0, highest=1, copies=False, seed=args.seed)
+            edge.truth.append((step, float(found.values[-1])))
+    edge.seen = [(row.step, row.sharpness) for row in monitor.rows]
+    edge.warned = next((row.step for row in monitor.rows if row.warning), None)
+    return edge
+
+
+def draw(args: Namespace) -> int:
+    """The edge of stability: λ_max rises to 2/η and stays there, while the loss goes on falling, no more evenly."""
+    from matplotlib.figure import Figure
+
+    edges = [descend(rate, args) for rate in args.rates]
+    figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for edge, colour in zip(edges, ("tab:blue", "tab:orange", "tab:green"), strict=False):
+        left.plot(range(1, len(edge.losses) + 1), edge.losses, color=colour, linewidth=0.8, label=f"η = {edge.rate:g}")
+        right.plot(*zip(*edge.seen, strict=True), color=colour, linewidth=1.0)
+        right.plot(*zip(*edge.truth, strict=True), "o", color=colour, markersize=3.5)
+        right.axhline(2.0 / edge.rate, color=colour, linestyle=":", linewidth=1.0)
+        if edge.warned is not None:
+            right.axvline(edge.warned, color=colour, alpha=0.3, linewidth=3.0)
+        off = [abs(dict(edge.seen)[step] / value - 1.0) for step, value in edge.truth]
+        print(f"η = {edge.rate:g}: 2/η = {2.0 / edge.rate:g}, warned at step {edge.warned}, "
+              f"λ_max at the end {edge.seen[-1][1]:.4g}, off by at most {max(off):.1%}, median {statistics.median(off):.1%}")  # fmt: skip
+    left.set_yscale("log")
+    left.set_xlabel("step of gradient descent")
+    left.set_ylabel("loss")
+    left.legend(frameon=False)
+    right.set_xlabel("step of gradient descent")
+    right.set_ylabel("λ_max: line the monitor, dots Lanczos, dotted 2/η")
+    right.set_ylim(0.0, 2.6 / min(args.rates))
+    figure.savefig(args.figure)
+    return 0
+
+
+def main() -> int:
+    parser = options(__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=2400, help="of training")
+    parser.add_argument("--at", type=int, nargs="*", default=[1200, 1600, 2000, 2400], help="steps to compare at")
+    parser.add_argument("--rows", type=int, default=1024, help="of the large batch")
+    parser.add_argument("--only", nargs="*", default=list(CASES), metavar="PART", help="cases with this in their name")
+    parser.add_argument("--figure", type=Path, default=None, metavar="FILE", help="draw the edge of stability")
+    parser.add_argument("--rates", type=float, nargs="*", default=[0.1, 0.2], help="learning rates of the figure")
+    parser.add_argument("--descent", type=int, default=3000, help="steps of the figure")
+    args = parser.parse_args()
+    report = Report.begin("monitor", args)
+    warnings.simplefilter("ignore", UserWarning)
+    if args.figure is not None:
+        return draw(args)
+    rows = [row for name in CASES if any(part in name for part in args.only) for row in follow(name, args, report)]
+    table("λ_max along training", ["", "step", "large batch", "monitor", "off by", "limit", "λ_min at most"], rows)
+    return report.end(args.out)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,187 @@
+"""Curvature between the kinks next to x: probes come nearer to x until its two sides agree.
+
+A kink, as of ReLU or max-pooling, is a jump of the gradient somewhere beside x. Where only one side of x has it, the
+even part of two opposite probes, ∇f(x+rv) + ∇f(x−rv) − 2∇f(x), is as large as the jump. Without a kink it is rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.measure.direction import ROUNDINGS, Measurement, symmetric_difference
+from unsaddle.measure.ladder import RATIO
+from unsaddle.measure.noise import FIRST_RADIUS
+from unsaddle.objective import SampledFunction
+
+LEVELS, LEVEL = (1.0, 0.25, 0.0625), 3.0
+"""Rounding is measured at these radii, in roundings of x. The even part of a probe without a kink is at most so many
+times the smallest of the three."""
+
+GAP_GRADIENTS = 64
+"""The most gradients of `gap`: eight, and two for every halving of the first radius of float64."""
+
+NEAREST = 1.0 / 8.0
+"""The nearest radius, in roundings of x. Fewer coordinates move there, and the direction is another one. At x = 0 every
+radius is possible, and this is in squared roundings of 1."""
+
+DECAYS = (0.05, 0.4)
+"""At half the distance the even part of truncation falls to a quarter, or to a sixteenth. Among many kinks it falls to
+a half at least, and that of one kink stays, or vanishes at once."""
+
+JUMPS = 0.9
+"""At half the distance the gradient changes by half as much. More than this share is a jump at x, or rounding."""
+
+ONE_SIDED = 3.0
+"""A kink is on the side where the gradient changes this many times more than on the other one."""
+
+SUMS = 16.0
+"""Roundings of a difference of two gradients: at x = 0 all rounding is of this kind."""
+
+FAR, STILL = 1e-2, 0.5
+"""At this share of ‖x‖ a curvature that was seen next to x only is asked for again. It has to be this share of it."""
+
+CLAIMED = 3.0
+"""The difference to what a search claims counts so often in the error, as in `direction.on_same_sample`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """The gap between kinks that x lies in, as far as one random direction tells."""
+
+    radius: float
+    """Probes begin here."""
+    nearest: float
+    """Probes do not come nearer than this."""
+    level: float
+    """Even parts up to this are rounding."""
+    smooth: bool = False
+    """Whether even parts fell towards x as those of a smooth function do: truncation, and no kink, is beside x."""
+
+    @property
+    def noise(self) -> float:
+        """σ of a gradient. Three of them, with weights 1, −2, 1, make an even part."""
+        return self.level / (LEVEL * math.sqrt(6.0))
+
+
+class Opposite(NamedTuple):
+    """Two gradients on opposite sides of x."""
+
+    difference: Tensor
+    """∇f(x+rv) − ∇f(x−rv); or twice that between x and one side, if a kink is on the other one."""
+    radius: float
+    """r."""
+    evens: tuple[float, ...]
+    """The even part at each radius that was tried."""
+    level: float
+    """What rounding makes of the last of them, at most."""
+    sided: bool = False
+    """Whether a kink nearer than every radius is on one side, so that the other side is taken."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is no kink between them and x, as far as rounding lets see."""
+        return self.sided or self.evens[-1] <= self.level
+
+    @property
+    def smooth(self) -> bool:
+        """Whether even parts fell by what truncation falls by at half the distance, until they were rounding."""
+        pairs = list(zip(self.evens, self.evens[1:], strict=False))
+        falls = (
+            DECAYS[0] * a <= b <= DECAYS[1] * a or (b <= self.level and DECAYS[0] * a <= self.level) for a, b in pairs
+        )
+        return self.clean and not self.sided and bool(pairs) and all(falls)
+
+
+def gap(f: SampledFunction, x: Tensor, x_norm: float, grad0: Tensor, generator: torch.Generator) -> Gap | None:
+    """Measures rounding, and how far the gap reaches along a random direction. None if kinks leave no gap.
+
+    Cost: eight gradients, and two for every radius that is tried.
+    """
+    scale, eps = x_norm or 1.0, torch.finfo(x.dtype).eps
+    levels = []
+    for share in LEVELS:
+        v, r = vectors.random_direction(x, generator), share * eps * scale
+        levels.append(vectors.norm(f.grad_at_sum(x, v, r) + f.grad_at_sum(x, v, -r) - 2.0 * grad0))
+    level = LEVEL * min((even for even in levels if even > 0.0), default=0.0)
+    start, nearest = FIRST_RADIUS[x.dtype] * scale, NEAREST * eps * (x_norm or eps)
+    v = vectors.random_direction(x, generator)
+    probes = opposite(f, x, v, grad0, Gap(radius=start, nearest=nearest, level=level))
+    half = opposite(f, x, v, grad0, Gap(radius=probes.radius / 2.0, nearest=nearest, level=level))
+    if not probes.clean or vectors.norm(half.difference) > JUMPS * vectors.norm(probes.difference):
+        return None
+    return Gap(radius=probes.radius, nearest=nearest, level=level, smooth=probes.smooth)
+
+
+def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap) -> Opposite:
+    """Gradients at x ± rv for a unit v, at the first of r, r/2, r/4, … without a kink, or at the nearest radius.
+
+    A kink may be nearer still. It is on one side, and the gradient changes less on the other one.
+    """
+    radius, eps, evens = within.radius, torch.finfo(x.dtype).eps, list[float]()
+    while True:
+        above = f.grad_at_sum(x, v, radius) - grad0
+        below = grad0 - f.grad_at_sum(x, v, -radius)
+        evens.append(vectors.norm(above - below))
+        level = within.level + SUMS * eps * vectors.norm(above + below)
+        if evens[-1] <= level:
+            return Opposite(above + below, radius, tuple(evens), level)
+        if radius < 2.0 * within.nearest:
+            low, high = sorted((above, below), key=vectors.norm)
+            sided = vectors.norm(high) > ONE_SIDED * vectors.norm(low)
+            return Opposite(2.0 * low, radius, tuple(evens), level, sided)
+        radius /= 2.0
+
+
+class Along(NamedTuple):
+    """The curvature along a direction between kinks, at two radii."""
+
+    curvature: float
+    nearer: float
+    """The same, 1.9 times nearer to x."""
+    radius: float
+    clean: bool
+
+
+def along(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap) -> Along:
+    """vᵀ(∇f(x+rv) − ∇f(x−rv))/vᵀu at two radii, u being the way between the two points as they are rounded.
+
+    Where r is a few roundings of x, u is shorter than 2rv: most coordinates do not move.
+    """
+
+    def curvature(probes: Opposite) -> float:
+        way = torch.add(x, v, alpha=probes.radius).sub_(torch.sub(x, v, alpha=probes.radius))
+        rise, length = vectors.dots((v, probes.difference), (v, way))
+        return rise / length if length > 0.0 else math.nan
+
+    first = opposite(f, x, v, grad0, within)
+    second = opposite(f, x, v, grad0, Gap(radius=first.radius / RATIO, nearest=within.nearest, level=within.level))
+    return Along(curvature(first), curvature(second), first.radius, first.clean and second.clean)
+
+
+def measured(
+    f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap, *, claimed: float, smoothness: float
+) -> Measurement:
+    """The curvature along v, and its error: what two radii and the claim of a search differ by, and rounding."""
+    seen = along(f, x, v, grad0, within)
+    rounding = ROUNDINGS * within.noise / math.sqrt(vectors.dimension(x)) / seen.radius
+    rounding += 8.0 * torch.finfo(x.dtype).eps * max(smoothness, abs(seen.curvature))
+    error = CLAIMED * abs(seen.curvature - claimed) + abs(seen.curvature - seen.nearer) + rounding
+    return Measurement(
+        curvature=seen.curvature,
+        error=error,
+        radius=seen.radius,
+        consistent=seen.clean and error <= 0.5 * abs(seen.curvature),
+        samples=f.size,
+        fresh=False,
+    )
+
+
+def holds_far_out(f: SampledFunction, x: Tensor, v: Tensor, curvature: float) -> bool:
+    """Whether f bends down along v farther out, too, where a staircase no longer hides the function. Two gradients."""
+    return symmetric_difference(f, x, v, FAR * (vectors.norm(x) or 1.0)) <= STILL * curvature
