@@ -32,7 +32,7 @@ from unsaddle.metric.objective import MetricObjective
 from unsaddle.objective import Objective
 
 ACCURACY = 0.2
-"""A Ritz pair is returned when its residual is at most this share of its value: its value is then mostly within a tenth.
+"""A Ritz pair is returned when its residual is at most this share of its value, which is then mostly within a tenth.
 The lowest direction in the metric is not the lowest in x, so more steps would not make it better there."""
 
 

@@ -30,7 +30,8 @@ def look_in_metric(f: FreeFunction, question: Question, ledger: Ledger) -> Curva
     search in x begins with the same gradient, which is in memory.
 
     γ stays a hundredth of the largest curvature seen in x, along q or along the axis that B takes for the stiffest. B
-    is not to claim that a direction is stiffer than that, as `bound` in x would suffer.
+    is not to claim that a direction is stiffer than that, as `bound` in x would suffer. Steps beyond γ that a share of
+    SciPy's gradients pays for are half as many as in x: where the metric is good, a few exclude all that is sought.
 
     Cost: three gradients beside the steps, of which one is at x and in memory.
     """
@@ -55,7 +56,9 @@ def look_in_metric(f: FreeFunction, question: Question, ledger: Ledger) -> Curva
         ledger.add_gradient(sampled.size)
     scaling = dense(axes, values.clamp(min=1.0 / largest).sqrt(), x)
     radius *= math.sqrt(d) / vectors.norm(scaling.sizes)  # Along a random direction, as long as in x.
-    asked = posed(f, x, replace(question, gamma=RELATIVE_GAMMA * largest, probe_radius=radius), None).through(scaling)
+    farther = question.farther if question.farther >= d else question.farther // 2
+    question = replace(question, gamma=RELATIVE_GAMMA * largest, probe_radius=radius, farther=farther)
+    asked = posed(f, x, question, None).through(scaling)
     found = answer(asked.objective, asked.x, asked.question, ledger)
     if found.status not in (Status.FOUND, Status.NOTHING_FOUND):
         return None
