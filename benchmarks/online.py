@@ -1,6 +1,7 @@
 """What the probe in the training loop claims where there is nothing to claim, and how wide its interval is.
 
-    python -m benchmarks.online [--plateaus 1000] [--only skewed] [--turns]
+    python -m benchmarks.online [--plateaus 1000] [--only skewed]
+    python -m benchmarks.online --turns [--seeds 10]
 
 Plateaus with a known truth: f_B(x) = ½xᵀH_Bx at x = 0, where the mean H of the H_B has no negative curvature, λ_min = 0
 exactly, and every single batch has plenty. `Neon.step(closure)` looks, collects and decides, with nothing but its
@@ -121,10 +122,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plateaus", type=int, default=1000)
     parser.add_argument("--only", default="", help="part of a case's name")
     parser.add_argument("--turns", action="store_true", help="other ways to turn the direction, instead of plateaus")
+    parser.add_argument("--seeds", type=int, default=10, help="of --turns")
     chosen = parser.parse_args(arguments)
     report = Report.begin("online", chosen)
     if chosen.turns:
-        online_turns.study(report)
+        online_turns.study(report, chosen.seeds)
         return report.end(chosen.out)
     rows = []
     for name in FLAT_PLATEAUS:

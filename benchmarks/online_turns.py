@@ -1,11 +1,11 @@
 """How fast the direction of an online probe turns downwards, for other ways to turn it.
 
-    python -m benchmarks.online --turns
+    python -m benchmarks.online --turns [--seeds 10]
 
 A probe looks along u on each fresh batch, h = (∇f_B(x+ru) − ∇f_B(x))/r, and takes u − ηh, normalised, with
 η = 1/(L1·(1 + t/FADING)). Tried here, from the same start on the same batches: other values of FADING; the heavy ball
 (NEON⁺ on fresh samples): u − ηh + β(u − u₋); and the metric of Adam's second moments. Printed is the true curvature
-along u after 16 and 48 batches, as a share of λ_min: the mean of ten seeds, and the lowest.
+along u after 16 and 48 batches, as a share of λ_min: the mean of the seeds, and the lowest.
 
 Cases: classifiers at zero after 100 steps of AdamW at batches of 8 and 64; and a soft saddle of known spectrum, from
 −0.02 to 1, in badly scaled variables, with noise of 0.1 on every entry of each batch's Hessian.
@@ -27,7 +27,7 @@ from benchmarks.stuck_classifiers import classifier
 from benchmarks.stuck_problems import OPTIMIZERS, batches
 from unsaddle.torch_optim.online import FADING
 
-SEEDS, AFTER = 10, (16, 48)
+AFTER = (16, 48)
 
 
 class Turn(NamedTuple):
@@ -167,13 +167,13 @@ CASES: dict[str, Callable[[int], Case]] = {
 }
 
 
-def study(report: Report) -> None:
+def study(report: Report, seeds: int) -> None:
     for name, make in CASES.items():
-        cases = [make(report.seed + i) for i in range(SEEDS)]
+        cases = [make(report.seed + i) for i in range(seeds)]
         rows = []
         for turn in TURNS:
             seen = [shares(case, turn) for case in cases]
             cells = [f"{statistics.fmean(column):.2f} ({min(column):.2f})" for column in zip(*seen, strict=True)]
             rows.append([turn.name, *cells])
             report.row(settings={"case": name, "turn": turn._asdict()}, status="done", shares=seen)
-        table(f"{name}: curvature over λ_min, mean of {SEEDS} (lowest)", ["turn", *(f"after {n}" for n in AFTER)], rows)
+        table(f"{name}: curvature over λ_min, mean of {seeds} (lowest)", ["turn", *(f"after {n}" for n in AFTER)], rows)

@@ -1,6 +1,7 @@
 """Neon where training really is stuck, beside the bare optimizer, a random start and random kicks.
 
     python -m benchmarks.stuck [--seeds 5] [--steps 1000] [--only LoRA] [--figure docs/figures/stuck.svg] [--kicks]
+    python -m benchmarks.stuck --scatter [--only LoRA]
 
 Each problem of `stuck_problems` starts exactly on a saddle that gradients do not leave. Four optimizers train it four
 ways, on the same batches:
@@ -16,6 +17,9 @@ Printed are final losses over all data: median and worst of the seeds. Wanted: p
 the way from there to the loss of the random start, in every run. Then the cases that are no saddles, with their
 verdicts. Last, classifiers with all weights zero at batches of 8 to 256 (`stuck_leaving`): Neon leaves in every run,
 and with `--kicks` the best of nine kick sizes is beside it.
+
+With `--scatter`, only the share of random noise in a jump is varied: the final losses of Neon around Adam on each
+problem, for shares from 0 to 1.
 """
 
 from __future__ import annotations
@@ -33,13 +37,14 @@ from benchmarks import stuck_leaving
 from benchmarks.environment import ROOT, Report, options, table
 from benchmarks.stuck_problems import NOT_SADDLES, OPTIMIZERS, STUCK, Problem, batches
 from unsaddle import Event, Neon
-from unsaddle.torch_optim import plateau, policy
+from unsaddle.torch_optim import plateau, policy, step_length
 from unsaddle.torch_optim.rules import Rules
 from unsaddle.torch_optim.state import State
 
 WAYS = ("plain", "kick", "neon", "random")
 RECOVERED = 0.9
 KICK = 0.01
+SHARES = (0.0, 0.01, 0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +166,19 @@ def study(report: Report, problem: Problem, seeds: int, steps: int) -> dict[tupl
     return runs
 
 
+def scatter(report: Report, problem: Problem, seeds: int, steps: int) -> None:
+    """Final losses with other shares of noise in the jump."""
+    usual, cells = step_length.SCATTER, []
+    for share in SHARES:
+        step_length.SCATTER = share
+        finals = [train(problem, "adam", report.seed + i, "neon", steps).final for i in range(seeds)]
+        cells.append(f"{statistics.median(finals):.4f}")
+        report.row(settings={"problem": problem.name, "scatter": share}, status="done", finals=finals)
+    step_length.SCATTER = usual
+    heads = ["noise", *(f"{share:g}" for share in SHARES)]
+    table(f"{problem.name}: final loss by the noise in a jump, median of {seeds} seeds", heads, [["loss", *cells]])
+
+
 def not_saddles(report: Report, seeds: int, only: str) -> None:
     rows = []
     for make in NOT_SADDLES:
@@ -223,8 +241,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--figure", type=Path, nargs="?", default=None, const=ROOT / "docs" / "figures" / "stuck.svg", metavar="FILE"
     )
+    parser.add_argument("--scatter", action="store_true", help="only vary the share of noise in a jump")
     chosen = parser.parse_args(arguments)
     report = Report.begin("stuck", chosen)
+    if chosen.scatter:
+        for make in STUCK:
+            if chosen.only.lower() in make().name.lower():
+                scatter(report, make(), chosen.seeds, chosen.steps)
+        return report.end(chosen.out)
     runs = {}
     for make in STUCK:
         problem = make()

@@ -24,8 +24,7 @@ the descent that follows covers the rest."""
 
 SCATTER = 0.3
 """The length of random noise in a step, as a share of the direction. A saddle often has several ways down, and where it
-was left along one of them training is slow to find the others. From trials with 0, 0.01, 0.1 and 0.3 on the problems of
-`benchmarks.stuck`: LoRA and skip-gram gain most."""
+was left along one of them training is slow to find the others (`python -m benchmarks.stuck --scatter`)."""
 
 
 def scattered(u: Tensor, flat: FlatParameters, seed: int) -> Tensor:
