@@ -60,7 +60,7 @@ ELSEWHERE = {
     "experiments/test_cases.py": ["experiments/case.py", "experiments/data_cases.py"],
     "experiments/test_complexity.py": ["experiments/table_one.py"],
     "experiments/test_data.py": ["experiments/gisette.py"],
-    "experiments/test_harness.py": ["experiments/environment.py", "experiments/rows.py"],
+    "experiments/test_harness.py": ["experiments/environment.py"],
     "experiments/test_watch.py": ["experiments/meter.py"],
     "first_order/test_corollaries.py": ["first_order/premises.py"],
     "framework/test_neon_a.py": ["framework/plan.py"],
