@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import random
 import signal
 import time
@@ -136,13 +137,17 @@ def _is_hostile(file: str) -> bool:
 def main() -> int:
     parser = options(__doc__)
     parser.add_argument("--count", type=int, default=100_000, help="calls")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="at most")
     parser.add_argument("--only", nargs="+", choices=TARGETS, default=list(TARGETS), help="targets")
     args = parser.parse_args()
     report = Report.begin("fuzz_calls", args)
     names = installed(args.only)
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     seconds: Counter[str] = Counter()
+    until = time.monotonic() + 60.0 * args.minutes
     for seed in range(args.seed, args.seed + args.count):
+        if time.monotonic() > until:
+            break
         begun = time.process_time()
         name, ended, wrong = outcome(seed, names)
         seconds[name] += time.process_time() - begun
@@ -152,7 +157,7 @@ def main() -> int:
             report.row(settings={"target": name}, status=wrong, seed=seed)
     ways = sorted({ended for counter in counts.values() for ended in counter})
     table(
-        f"{args.count} calls from seed {args.seed} on",
+        f"{sum(c.total() for c in counts.values())} calls from seed {args.seed} on",
         ["", *ways, "ms a call"],
         [[n, *(str(c[w]) for w in ways), f"{1e3 * seconds[n] / max(1, c.total()):.1f}"] for n, c in counts.items()],
     )

@@ -34,6 +34,8 @@ SUITES = {
     "test_fuzz_calls.py": "hostile calls of the public functions, as a benchmark makes more of them",
     "test_identities.py": "mathematics, stated without the implementation",
     "test_imports.py": "which way imports point",
+    "test_kill.py": "runs that are hit by signals and started again, as a benchmark makes more of them",
+    "test_load.py": "many verdicts at once, as a benchmark makes more of them",
     "test_mirror.py": "where tests stand",
     "test_mistakes.py": "mistakes that users make, at the public functions",
     "test_promotion.py": "every promoted method from every saddle of the zoo",
