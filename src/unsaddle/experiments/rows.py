@@ -7,6 +7,7 @@ strings "NaN", "Infinity" and "-Infinity", and read back as numbers.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -113,11 +114,16 @@ class RowFile:
             raise
 
     def append(self, row: Row) -> Row:
-        """Write `row` to the disk. Return the row as a reader gets it."""
-        line = encode(row)
-        while line:
-            line = line[os.write(self._descriptor, line) :]
-        os.fsync(self._descriptor)
+        """Write `row` to the disk. Return the row as a reader gets it. If the disk takes no more, the rest is kept."""
+        line, end = encode(row), os.fstat(self._descriptor).st_size
+        try:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, end)
+            raise _unwritten(error, self.path) from error
         row = restored(plain(row))
         self.rows.append(row)
         return row
@@ -129,11 +135,16 @@ class RowFile:
         if ordered == self.rows:
             return
         beside = self.path.with_suffix(".tmp")
-        with beside.open("wb") as file:
-            file.writelines(encode(row) for row in ordered)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self.path)
+        try:
+            with beside.open("wb") as file:
+                file.writelines(encode(row) for row in ordered)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self.path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise _unwritten(error, beside) from error
         self.rows = ordered
 
     def __enter__(self) -> RowFile:
@@ -141,6 +152,12 @@ class RowFile:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         os.close(self._descriptor)
+
+
+def _unwritten(error: OSError, path: Path) -> OSError:
+    """The error of a full disk, with the file and what to do."""
+    said = f"{error.strerror}; the rows so far are kept, and the same command goes on from them once that is mended"
+    return OSError(error.errno, said, str(path))
 
 
 def _lock(descriptor: int, path: Path) -> None:

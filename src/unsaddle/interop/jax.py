@@ -68,8 +68,10 @@ def minimize(fun: Callable[[Any], Any], x0: Any, *, jit: bool = True, **asked: A
 def _flat(fun: Callable[[Any], Any], x: Any, jit: bool) -> tuple[JaxFunction, Tensor, Callable[[Tensor], Any]]:
     """The function of a flat vector, x as such a vector, and the map back to x's form."""
     derivatives.check_callable(fun, "fun")
-    leaves = jax.tree.leaves(x)
-    dtypes = sorted({str(jnp.result_type(leaf)) for leaf in leaves})
+    try:
+        dtypes = sorted({str(jnp.result_type(leaf)) for leaf in jax.tree.leaves(x)})
+    except (TypeError, ValueError):
+        raise TypeError("x must be arrays, or a pytree of arrays, got leaves that are none; convert them") from None
     if dtypes not in (["float32"], ["float64"]):
         got = " and ".join(dtypes) or "no leaves"
         raise TypeError(f"x must be arrays of float32, or of float64, got {got}; convert its leaves to one of them")

@@ -15,7 +15,7 @@ from ase.optimize import BFGS, FIRE, LBFGS
 
 from benchmarks.ase_crystals import LATTICES, curvatures
 from benchmarks.ase_structures import cuboctahedron, hessian
-from unsaddle.interop.ase import Neon, promoted
+from unsaddle.interop.ase import CalculationError, Neon, promoted
 
 NAMES = ("adatom", "vacancy", "square", "cuboctahedron")
 SOFT = 0.02
@@ -195,3 +195,16 @@ def test_max_escapes_ends_a_run(saddles):
     assert not optimizer.run(fmax=0.01, steps=300)
     assert optimizer.verdict.kind == "saddle"
     assert optimizer.nsteps == 0
+
+
+def test_forces_that_are_no_numbers_end_a_run():
+    class Broken(EMT):
+        def calculate(self, *args, **kwargs):
+            super().calculate(*args, **kwargs)
+            self.results["forces"] = self.results["forces"] * np.nan
+
+    atoms = bulk("Cu", cubic=True)
+    atoms.calc = Broken()
+    neon = Neon(atoms, logfile=None)
+    with pytest.raises(CalculationError, match="forces that are not finite"):
+        neon.run(fmax=0.05)

@@ -125,3 +125,10 @@ def test_what_cannot_be_looked_at_is_refused():
         is_minimum(molecule("H2O"))
     with pytest.raises(TypeError, match=r"atoms must be ase\.Atoms or a filter of ase\.filters, got str"):
         is_minimum("H2O.xyz")
+
+
+def test_atoms_at_one_place_and_places_that_are_no_numbers_are_refused():
+    with pytest.raises(ValueError, match=r"atoms 0 and 1 are at one place, 0 Å apart"):
+        is_minimum(Atoms("Cu2", positions=np.zeros((2, 3)), calculator=EMT()))
+    with pytest.raises(ValueError, match="positions of atoms must be finite"):
+        is_minimum(Atoms("Cu", positions=[[np.nan, 0.0, 0.0]], calculator=EMT()))

@@ -41,6 +41,9 @@ are from 0.01 to 0.5."""
 BONDED, FARTHEST = 0.3, 5.0
 """Bends and torsions are of pairs with ρ above this. Stretches are taken between atoms within so many Å."""
 
+CLOSEST = 1e-3
+"""Å: atoms that are closer are at one place."""
+
 STRAIGHT, PLANE = 0.17, 0.35
 """The sine of an angle below which it counts as straight, 10 degrees; and Å from the plane within which a centre is
 flat."""
@@ -60,6 +63,11 @@ def primitives(atoms: Atoms) -> Iterator[Primitive]:
     row = np.searchsorted([2, 10], atoms.numbers)
     first, second, away = neighbor_list("ijD", atoms, FARTHEST)
     length = np.linalg.norm(away, axis=1)
+    if length.min(initial=FARTHEST) < CLOSEST:
+        i = int(length.argmin())
+        raise ValueError(
+            f"atoms {first[i]} and {second[i]} are at one place, {length[i]:.2g} Å apart; move one of them"
+        )
     pair = row[first], row[second]
     rho = np.exp(ALPHA[pair] * (REFERENCE[pair] ** 2 - length**2))
     rho = np.minimum(rho, 1.0)

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from ase import Atoms
 from ase.filters import Filter
 from ase.optimize import BFGS
@@ -14,7 +15,7 @@ from ase.optimize.optimize import Optimizer
 
 from unsaddle.interop.ase.minimum import is_minimum
 from unsaddle.interop.ase.motions import Array, free_motions
-from unsaddle.interop.ase.surface import EnergySurface, largest_force
+from unsaddle.interop.ase.surface import CalculationError, EnergySurface, largest_force
 from unsaddle.interop.ase.verdict import StructureVerdict, described
 
 TIGHTEST, NOISES = 8.0, 3.0
@@ -81,6 +82,8 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
 
         def gradient_converged(self, gradient: Array) -> bool:
             self.verdict = None
+            if not np.isfinite(gradient).all():
+                raise CalculationError("the calculator returned forces that are not finite; the run cannot go on")
             if not self._small(gradient):
                 return False
             check = self._check | {"seed": self._check["seed"] + self.escapes}

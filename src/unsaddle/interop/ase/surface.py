@@ -35,6 +35,8 @@ class EnergySurface(Deterministic):
             raise TypeError(f"atoms must be ase.Atoms or a filter of ase.filters, got {type(target).__name__}")
         if target.calc is None:
             raise ValueError("atoms have no calculator; set atoms.calc")
+        if not np.isfinite(target.get_positions()).all():
+            raise ValueError("positions of atoms must be finite, got NaN or infinite ones; build the structure again")
         super().__init__(_Energy(target), "an energy surface")
         self._point = torch.from_numpy(np.array(target.get_positions(), dtype=np.float64).ravel())
 
