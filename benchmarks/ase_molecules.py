@@ -235,17 +235,18 @@ def hessian(atoms: Atoms) -> Array:
 
 def lowest(atoms: Atoms, matrix: Array) -> tuple[float, float]:
     """λ_min and λ_max of the Hessian without translations and rotations."""
-    values = _without_rigid(atoms, matrix)[0]
+    values = without_rigid(atoms, matrix)[0]
     return float(values[0]), float(values[-1])
 
 
 def lowest_mode(atoms: Atoms, matrix: Array) -> tuple[float, Array]:
     """λ_min without translations and rotations, and its motion, a row for each atom."""
-    values, modes = _without_rigid(atoms, matrix)
+    values, modes = without_rigid(atoms, matrix)
     return float(values[0]), modes[0].reshape(-1, 3)
 
 
-def _without_rigid(atoms: Atoms, matrix: Array) -> tuple[Array, Array]:
+def without_rigid(atoms: Atoms, matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues of the Hessian without translations and rotations, and their motions, in rows."""
     centred = atoms.positions - atoms.positions.mean(axis=0)
     motions = [np.tile(axis, len(atoms)) for axis in np.eye(3)]
     motions += [np.cross(axis, centred).ravel() for axis in np.eye(3)]

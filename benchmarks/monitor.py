@@ -50,7 +50,6 @@ def smoothed(model: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> torch.T
     return functional.cross_entropy(model(batch[0]), batch[1], label_smoothing=SMOOTHING)
 
 
-
 @dataclass
 class Training:
     """A network in training, with or without the monitor."""
@@ -194,8 +193,10 @@ def draw(args: Namespace) -> int:
         if edge.warned is not None:
             right.axvline(edge.warned, color=colour, alpha=0.3, linewidth=3.0)
         off = [abs(dict(edge.seen)[step] / value - 1.0) for step, value in edge.truth]
-        print(f"η = {edge.rate:g}: 2/η = {2.0 / edge.rate:g}, warned at step {edge.warned}, "
-              f"λ_max at the end {edge.seen[-1][1]:.4g}, off by at most {max(off):.1%}, median {statistics.median(off):.1%}")  # fmt: skip
+        print(
+            f"η = {edge.rate:g}: 2/η = {2.0 / edge.rate:g}, warned at step {edge.warned}, λ_max at the end "
+            f"{edge.seen[-1][1]:.4g}, off by at most {max(off):.1%}, median {statistics.median(off):.1%}"
+        )
     left.set_yscale("log")
     left.set_xlabel("step of gradient descent")
     left.set_ylabel("loss")

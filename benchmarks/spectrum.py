@@ -3,10 +3,11 @@
 - *Eigenpairs*: the ten lowest and the ten highest eigenvalues of float32 networks that were trained for some hundred
   steps, and of the paper's function, beside `eigsh` on exact products in float64. Time beside plain gradients and, with
   `--peers`, beside other tools on the same task.
-- *Morse index*: saddles of deep linear networks, and spectra with clusters around −γ.
+- *Morse index*: saddles of deep linear networks, spectra with clusters around −γ, and with `--molecules` structures at
+  saddles (EMT, and GFN2-xTB of the extra `xtb`).
 - *Density*: the L1 distance to the density of spectra that are known.
 
-    python -m benchmarks.spectrum --peers --threads 1
+    python -m benchmarks.spectrum --peers --molecules --threads 1
 """
 
 from __future__ import annotations
@@ -33,7 +34,15 @@ from benchmarks.networks import in_double
 from benchmarks.spectrum_cases import distance, index_cases, spectra
 from benchmarks.spectrum_peers import off_by, timed
 from benchmarks.trained_networks import BATCH, Network, networks, trained
-from unsaddle import Eigenpairs, ModelObjective, eigenpairs, morse_index, spectral_density, spectrum_by_layer
+from unsaddle import (
+    Eigenpairs,
+    ModelObjective,
+    MorseIndex,
+    eigenpairs,
+    morse_index,
+    spectral_density,
+    spectrum_by_layer,
+)
 from unsaddle.objective import Objective, SecondOrderFunction
 from unsaddle.problems import embedded_digits, prescribed_spectrum, sigmoid_least_squares
 
@@ -160,11 +169,21 @@ def compare(case: Case, ours: float, args: Namespace, report: Report) -> None:
 
 def indices(args: Namespace, report: Report) -> None:
     tally, spent = defaultdict(Counter), defaultdict(list)
+
+    def count(family: str, found: MorseIndex, true: int) -> None:
+        inside = found.lower <= true <= found.upper
+        tally[family]["exact" if inside and found.decided else "open" if inside else "outside"] += 1
+        spent[family].append(found.cost.gradients / found.dimension)
+
     for i, case in enumerate(index_cases(args.indices, args.seed)):
         found = morse_index(case.objective, case.x, gamma=case.gamma, delta=DELTA, seed=i)
-        inside = found.lower <= case.truth <= found.upper
-        tally[case.family]["exact" if inside and found.decided else "open" if inside else "outside"] += 1
-        spent[case.family].append(found.cost.gradients / case.x.numel())
+        count(case.family, found, case.truth)
+    if args.molecules:
+        from benchmarks.spectrum_molecules import structures
+        from unsaddle.interop import ase
+
+        for family, atoms, true in structures(args.cache):
+            count(family, ase.morse_index(atoms), true)
     rows = []
     for family, counts in tally.items():
         n = sum(counts.values())
@@ -215,6 +234,10 @@ def main() -> int:
     parser.add_argument("--indices", type=int, default=600, help="cases of the Morse index")
     parser.add_argument(
         "--peers", action="store_true", help="install other tools into a folder of their own, and compare"
+    )
+    parser.add_argument("--molecules", action="store_true", help="the Morse index of structures, too")
+    parser.add_argument(
+        "--cache", type=Path, default=Path("out/ase"), metavar="DIR", help="where relaxed molecules are kept"
     )
     parser.add_argument("--figure", type=Path, default=None, metavar="FILE", help="draw a conv net, layer by layer")
     parser.add_argument("--only", nargs="*", default=["pairs", "index", "density"], help="parts to run")

@@ -87,3 +87,14 @@ def test_a_killed_rank_ends_the_others_and_restarts_end_as_an_undisturbed_run(
     assert seen[0] == seen[1]
     assert [e["step"] for e in seen[0]["events"]] == [e["step"] for e in reference["events"]]
     assert seen[0]["weights"] == pytest.approx(reference["weights"], abs=1e-3)  # and nothing is to be seen of it.
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_the_monitor_sees_the_same_on_all_ranks_as_on_one_and_leaves_no_trace(kind, tmp_path):
+    alone, ranks = training.monitored("alone", tmp_path), on_ranks(2, {kind: "monitored"}, tmp_path)
+    first, second = (answer[kind]["monitored"] for answer in ranks)
+    assert repr(first["rows"]) == repr(second["rows"])
+    assert first["with"] == first["without"]
+    for ours, reference in zip(first["rows"], alone["rows"], strict=True):
+        assert ours["sharpness"] == pytest.approx(reference["sharpness"], rel=1e-4)
+        assert ours["gradients"] == reference["gradients"]

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from tests.distributed.models import RANK, WORLD, autoencoder, bits, loss, network, own_rows, same, wrap
-from unsaddle import ModelObjective, Neon, negative_curvature, ranks
+from unsaddle import CurvatureMonitor, ModelObjective, Neon, negative_curvature, ranks
 
 
 def train(kind: str, folder: Path) -> dict[str, Any]:
@@ -33,6 +33,30 @@ def go_on(kind: str, folder: Path) -> dict[str, Any]:
 def train_and_die(kind: str, folder: Path) -> dict[str, Any]:
     """With checkpoints now and then; rank 1 is killed at each of the places in the file `kill`, once."""
     return _train(kind, last=folder / "checkpoints", kill=folder / "kill")
+
+
+def monitored(kind: str, folder: Path) -> dict[str, Any]:
+    """Training beside a monitor, and without one: rows, and whether the weights are the same."""
+    data = torch.randn(64, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    out: dict[str, Any] = {}
+    for watched in (True, False):
+        model = wrap(network(torch.float64), kind)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        monitor = CurvatureMonitor(optimizer, every=20) if watched else None
+        for step in range(100):
+            chosen = torch.randperm(64, generator=torch.Generator().manual_seed(step))[:32].chunk(WORLD)[RANK]
+
+            def closure(own: Tensor = data[chosen]) -> Tensor:
+                optimizer.zero_grad()
+                value = model(own).square().mean()
+                value.backward()
+                return value
+
+            optimizer.step(closure)
+        if monitor is not None:
+            out["rows"] = [row.row() for row in monitor.rows]
+        out["with" if watched else "without"] = [full(p).tolist() for p in model.parameters()]
+    return out
 
 
 def _train(

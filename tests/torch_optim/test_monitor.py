@@ -60,9 +60,10 @@ def test_training_is_the_same_bit_for_bit(make, closures):
         losses = train(model, optimizer, 150, closures=closures)
         seen.append((losses, [t.clone() for t in model.state_dict().values()], torch.rand(3)))
     (a, b, c), (d, e, f) = seen
-    assert a == d and torch.equal(c, f)
+    assert a == d
+    assert torch.equal(c, f)
     assert all(torch.equal(s, t) for s, t in zip(b, e, strict=True))
-    assert monitor.rows and math.isfinite(monitor.rows[-1].sharpness)
+    assert math.isfinite(monitor.rows[-1].sharpness)
 
 
 def test_on_full_batches_it_is_the_highest_eigenvalue_at_the_stated_overhead():

@@ -14,4 +14,5 @@ def test_words_say_the_ratio_the_lowest_and_the_warning():
         step=3, sharpness=30.0, sharpness_error=1.0, limit=20.0, learning_rate=0.1, lowest=-1.0, warning="Too long."
     )
     assert row.ratio == 1.5
-    assert "1.50 of the limit 20" in str(row) and "λ_min at most -1 (one batch). Too long." in str(row)
+    assert "1.50 of the limit 20" in str(row)
+    assert "λ_min at most -1 (one batch). Too long." in str(row)

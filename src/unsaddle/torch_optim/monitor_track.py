@@ -32,7 +32,7 @@ from unsaddle.torch_optim.batch import DrawnBatch
 from unsaddle.torch_optim.closure import ClosureObjective
 
 SEARCH_STEPS = 20
-"""Products of a search: the ends of networks' spectra are then known to some per cent, which is what one batch tells."""
+"""Products of a search: the ends of a network's spectrum are then known to some per cent, as far as one batch tells."""
 
 SEARCH_GRADIENTS = SEARCH_STEPS + 7
 """What a search takes, with the survey of the gradients around x that finds the radius; more where gradients are noisy,
