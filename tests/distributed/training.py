@@ -38,8 +38,8 @@ def train_and_die(kind: str, folder: Path) -> dict[str, Any]:
 def monitored(kind: str, folder: Path) -> dict[str, Any]:
     """Training beside a monitor, and without one: rows, and whether the weights are the same."""
     data = torch.randn(64, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    out: dict[str, Any] = {}
-    for watched in (True, False):
+
+    def trained(watched: bool) -> tuple[list[dict[str, Any]], list[Any]]:
         model = wrap(network(torch.float64), kind)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
         monitor = CurvatureMonitor(optimizer, every=20) if watched else None
@@ -53,10 +53,11 @@ def monitored(kind: str, folder: Path) -> dict[str, Any]:
                 return value
 
             optimizer.step(closure)
-        if monitor is not None:
-            out["rows"] = [row.row() for row in monitor.rows]
-        out["with" if watched else "without"] = [full(p).tolist() for p in model.parameters()]
-    return out
+        rows = [] if monitor is None else [row.row() for row in monitor.rows]
+        return rows, [full(p).tolist() for p in model.parameters()]
+
+    rows, weights = trained(True)
+    return {"rows": rows, "with": weights, "without": trained(False)[1]}
 
 
 def _train(

@@ -52,7 +52,11 @@ class Counted:
     """The closure as the base calls it. Counts the calls, and checks on the first one that backward was called."""
 
     def __init__(
-        self, closure: Closure, watched: list[Tensor] | None, collector: Collector | None, replicas: Replicas | None
+        self,
+        closure: Closure,
+        watched: list[Tensor] | None,
+        collector: Collector | None,
+        replicas: Replicas | None = None,
     ) -> None:
         self._closure, self.calls, self._watched, self._collector = closure, 0, watched, collector
         self._replicas = replicas

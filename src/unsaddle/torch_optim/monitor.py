@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from unsaddle.objective import Objective
 from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.torch_optim import monitor_limit, monitor_track
 from unsaddle.torch_optim.batch import DrawnBatch, trained_part
-from unsaddle.torch_optim.callers import Counted
+from unsaddle.torch_optim.callers import Collector, Counted
 from unsaddle.torch_optim.closure import Closure, ClosureObjective
 from unsaddle.torch_optim.monitor_row import CurvatureRow
 from unsaddle.torch_optim.monitor_track import Batch, Track
@@ -198,7 +199,8 @@ class CurvatureMonitor:
             elif self._due(known=False):
                 self._look(self._drawn(), None)
             return None
-        self._counted = Counted(closure, None, _Beside(self, closure) if self._due(known=True) else None)
+        beside = Collector(partial(self._batch, closure), self._beside) if self._due(known=True) else None
+        self._counted = Counted(closure, None, beside)
         return (args[0], self._counted, *args[2:]), {k: v for k, v in kwargs.items() if k != "closure"}
 
     @torch.no_grad()
@@ -239,6 +241,11 @@ class CurvatureMonitor:
 
     def _sign(self) -> float:
         return -1.0 if any(group.get("maximize", False) for group in self.optimizer.param_groups) else 1.0
+
+    def _beside(self, batch: ClosureObjective) -> None:
+        """Looks between a training step's gradient and its step, at the point where that gradient is."""
+        at_x = batch.parameters.gradient()
+        self._look(batch, at_x if self._sign() > 0.0 else at_x.neg_())
 
     def _look(self, batch: Batch, at_x: Tensor | None) -> None:
         track = self._track
@@ -292,24 +299,6 @@ class CurvatureMonitor:
         if not self._told and self._track.steps > 2 * self.every:
             self._told = True
             warnings.warn(CANNOT_LOOK, RuntimeWarning, stacklevel=5)
-
-
-class _Beside:
-    """Measures between a training step's gradient and its step, at the point where that gradient is."""
-
-    def __init__(self, monitor: CurvatureMonitor, closure: Closure) -> None:
-        self._monitor, self._closure = monitor, closure
-        self._batch: ClosureObjective | None = None
-
-    def before(self) -> None:
-        """Before the closure runs: its random numbers are those of the measurement, too."""
-        self._batch = self._monitor._batch(self._closure)
-
-    def after(self) -> None:
-        """After the closure ran: its gradients are those at x."""
-        assert self._batch is not None
-        at_x = self._batch.parameters.gradient()
-        self._monitor._look(self._batch, at_x if self._monitor._sign() > 0.0 else at_x.neg_())
 
 
 def optimizer_of(target: Any) -> Optimizer | None:

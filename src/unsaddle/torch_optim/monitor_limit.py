@@ -121,7 +121,8 @@ def _root(optimizer: Optimizer, group: dict[str, Any], state: dict[str, Any]) ->
     """√v̂ of one parameter, as its step divides by; None before the first step."""
     if isinstance(optimizer, ADAM) and "exp_avg_sq" in state:
         moment: Tensor = state["max_exp_avg_sq"] if group.get("amsgrad") else state["exp_avg_sq"]
-        return (moment / (1.0 - float(group["betas"][1]) ** float(state["step"]))).sqrt()
+        correction: float = 1.0 - float(group["betas"][1]) ** float(state["step"])
+        return (moment / correction).sqrt()
     if isinstance(optimizer, RMSprop) and "square_avg" in state:
         moment = state["square_avg"]
         if group["centered"]:
