@@ -8,7 +8,7 @@ from benchmarks import fuzz_calls
 from benchmarks.hostile.values import unchanged
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(min_value=0, max_value=10**9))
 def test_nothing_but_our_own_errors_comes_out(seed):
     name, ended, wrong = fuzz_calls.outcome(seed)
