@@ -18,6 +18,7 @@ import copy
 import math
 import statistics
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.krylov.process import KrylovProcess
+from unsaddle.measure import student
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.torch_optim import online, policy
 from unsaddle.torch_optim.batch import DrawnBatch
@@ -41,9 +43,9 @@ so that products are taken from both sides."""
 KEPT = 64
 """Measurements that are remembered."""
 
-FEWEST, APART = 2, 2.0
-"""λ_max is the mean of the last two measurements or more: of twice as many each time the older half differs from the
-newer one by no more than so many standard errors."""
+FEWEST, APART = 4, 0.95
+"""λ_max is the mean of the last four measurements or more: of twice as many, as long as the older half does not differ
+from the newer one at this confidence of Student's t."""
 
 LOST = 0.5
 """A direction that has less than this share of the highest curvature of the batch of a search is replaced: it has lost
@@ -116,7 +118,7 @@ class Track:
     @property
     def sharpness(self) -> tuple[float, float]:
         """λ_max and its error."""
-        return recent(self.curvatures) if self.curvatures else (self.ends[1], math.nan)
+        return recent(tuple(self.curvatures)) if self.curvatures else (self.ends[1], math.nan)
 
     @property
     def lowest_seen(self) -> tuple[float, float]:
@@ -124,17 +126,20 @@ class Track:
         return policy.interval(self.lows) if self.lows else (self.ends[0], math.nan)
 
 
-def recent(numbers: list[float]) -> tuple[float, float]:
-    """The mean of the last numbers, and its error: of as many as do not show a drift.
+@lru_cache(maxsize=4)
+def recent(numbers: tuple[float, ...]) -> tuple[float, float]:
+    """The mean of the last numbers, and its error: of as many as do not show a drift. Cached: each step asks.
 
-    >>> recent([1.0, 1.1, 0.9, 1.0])[0], recent([1.0, 1.1, 5.0, 5.1])[0]
-    (1.0, 5.05)
+    >>> steady, drifting = (1.0, 1.1, 0.9, 1.0), (5.0, 5.1, 4.9, 5.0)
+    >>> round(recent(steady + steady)[0], 6), round(recent(steady + drifting)[0], 6)
+    (1.0, 5.0)
     """
     n = FEWEST
     while 2 * n <= len(numbers):
         newer, older = numbers[-n:], numbers[-2 * n : -n]
         error = math.sqrt((statistics.variance(newer) + statistics.variance(older)) / n)
-        if not abs(statistics.fmean(newer) - statistics.fmean(older)) <= APART * error:
+        allowed = student.quantile(APART, 2 * n - 2) * error
+        if not abs(statistics.fmean(newer) - statistics.fmean(older)) <= allowed:
             break
         n *= 2
     return policy.interval(numbers[-n:])
