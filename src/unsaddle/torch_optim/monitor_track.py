@@ -27,7 +27,6 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.krylov.process import KrylovProcess
-from unsaddle.measure import student
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.torch_optim import online, policy
 from unsaddle.torch_optim.batch import DrawnBatch
@@ -43,9 +42,9 @@ so that products are taken from both sides."""
 KEPT = 64
 """Measurements that are remembered."""
 
-FEWEST, APART = 4, 0.95
-"""λ_max is the mean of the last four measurements or more: of twice as many, as long as the older half does not differ
-from the newer one at this confidence of Student's t."""
+FEWEST, APART = 2, 2.0
+"""λ_max is the mean of the last two measurements or more: of twice as many each time the older half differs from the
+newer one by no more than so many standard errors."""
 
 LOST = 0.5
 """A direction that has less than this share of the highest curvature of the batch of a search is replaced: it has lost
@@ -138,8 +137,7 @@ def recent(numbers: tuple[float, ...]) -> tuple[float, float]:
     while 2 * n <= len(numbers):
         newer, older = numbers[-n:], numbers[-2 * n : -n]
         error = math.sqrt((statistics.variance(newer) + statistics.variance(older)) / n)
-        allowed = student.quantile(APART, 2 * n - 2) * error
-        if not abs(statistics.fmean(newer) - statistics.fmean(older)) <= allowed:
+        if not abs(statistics.fmean(newer) - statistics.fmean(older)) <= APART * error:
             break
         n *= 2
     return policy.interval(numbers[-n:])
