@@ -46,8 +46,8 @@ def monitored(kind: str, folder: Path) -> dict[str, Any]:
         for step in range(100):
             chosen = torch.randperm(64, generator=torch.Generator().manual_seed(step))[:32].chunk(WORLD)[RANK]
 
-            def closure(own: Tensor = data[chosen]) -> Tensor:
-                optimizer.zero_grad()
+            def closure(own: Tensor = data[chosen], model: nn.Module = model) -> Tensor:
+                model.zero_grad()
                 value = model(own).square().mean()
                 value.backward()
                 return value

@@ -48,8 +48,8 @@ def test_measurements_follow_the_highest_curvature_of_shs(scaled):
 
 
 def test_recent_numbers_are_those_without_a_drift():
-    assert recent([1.0, 1.2, 0.8, 1.1, 0.9, 1.0, 1.1, 0.9])[0] == pytest.approx(1.0)
-    assert recent([9.0] * 30 + [1.0, 1.0])[0] == 1.0
+    assert recent((1.0, 1.2, 0.8, 1.1, 0.9, 1.0, 1.1, 0.9))[0] == pytest.approx(1.0)
+    assert recent((9.0,) * 30 + (1.0,) * 4)[0] == 1.0
 
 
 def test_a_state_that_is_not_the_monitor_s_is_refused():
