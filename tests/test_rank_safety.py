@@ -101,6 +101,8 @@ ALLOWED = {
     ("first_order/scsg.py", "epoch_length", "rand"): SCALAR,
     ("baselines/svrg_hessian.py", "minimize", "rand"): SCALAR,
     ("torch_optim/flatness.py", "flat_tensors", "numel"): "parameters: of a sharded one this is the whole",
+    ("torch_optim/monitor_limit.py", "sizes", "min"): "of this rank's part; the smallest over ranks is taken",
+    ("torch_optim/monitor_limit.py", "sizes", "numel"): HERE,
     ("torch_optim/plateau.py", "record", "numel"): "a loss, not a vector",
     ("torch_optim/prober.py", "advance", "numel"): "this rank's part of the direction against that of the parameters",
 }

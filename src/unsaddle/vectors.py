@@ -93,7 +93,7 @@ def summed_and_said(products: Tensor, *numbers: Array) -> tuple[Any, ...]:
     team = ranks.current()
     if team is None:
         return products.tolist(), *numbers
-    own = np.concatenate([array.ravel() for array in numbers])
+    own = np.concatenate([np.empty(0), *(array.ravel() for array in numbers)])
     said = torch.from_numpy(own * team.replicas if team.rank == 0 else np.zeros_like(own)).to(products.device)
     both = team.sum(torch.cat([products.double(), said])).tolist()
     ends = np.cumsum([products.numel(), *(array.size for array in numbers)])

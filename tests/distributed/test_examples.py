@@ -20,7 +20,7 @@ def test_ddp_is_stuck_without_neon_and_leaves_with_it(tmp_path: Path) -> None:
     told = forked(2, tmp_path, EXAMPLES / "train_ddp.py", "--epochs", "40")
     assert ": saddle. Curvature -" in told
     assert told.count("Taken.") == 1  # One rank speaks, for all.
-    assert told.splitlines()[-1].startswith("A minimum")
+    assert any(line.startswith("A minimum") for line in told.splitlines())
 
 
 def test_fsdp_goes_on_from_its_checkpoint_on_another_number_of_ranks(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_what_a_rank_computes_on_its_own_reaches_no_decision(two: Seen, kind: st
     first, second = (answer[kind]["rounding"] for answer in two)
     assert first["held"] == {"dot": 0, "eigh": 0}
     assert second["held"]["dot"] > 50
-    assert second["held"]["eigh"] > 10
+    assert second["held"]["eigh"] >= 10  # One a step.
     assert first["found"] == second["found"]
     assert first["verdict"] == second["verdict"]
 

@@ -89,7 +89,7 @@ def run(
 def _command() -> str:
     """The command line of this process, without the folder of the script."""
     name = Path(sys.argv[0]).name
-    return shlex.join(["unsaddle" if name == "cli.py" else name, *sys.argv[1:]])
+    return shlex.join(["unsaddle" if name in ("cli.py", "__main__.py") else name, *sys.argv[1:]])
 
 
 @contextlib.contextmanager
