@@ -15,6 +15,10 @@ from unsaddle.torch_optim import Event
 def to_tensorboard(writer: Any) -> Callable[[Event], None]:
     """A callback for `Neon` that writes the numbers of each verdict as scalars, and its sentence as text."""
 
+    missing = [name for name in ("add_scalar", "add_text") if not callable(getattr(writer, name, None))]
+    if missing:
+        raise TypeError(f"writer must be like a SummaryWriter, got {type(writer).__name__} without {missing[0]}")
+
     def write(event: Event) -> None:
         for name, number in event.scalars().items():
             writer.add_scalar(name, number, event.step)
