@@ -161,6 +161,8 @@ def test_tensorboard_gets_the_numbers_and_the_sentence():
         def add_text(self, name, text, step):
             self.texts.append(text)
 
+    with pytest.raises(TypeError, match="writer must be like a SummaryWriter, got str without add_scalar"):
+        to_tensorboard("runs")
     writer = Writer()
     model = at_zero()
     neon = Neon(torch.optim.SGD(model.parameters(), lr=0.01), callback=to_tensorboard(writer))

@@ -15,6 +15,9 @@ from unsaddle.torch_optim import CurvatureRow, Event
 
 def to_tensorboard(writer: Any) -> Callable[[Event | CurvatureRow], None]:
     """A callback for `Neon` and `CurvatureMonitor` that writes numbers as scalars, and sentences as text."""
+    missing = [name for name in ("add_scalar", "add_text") if not callable(getattr(writer, name, None))]
+    if missing:
+        raise TypeError(f"writer must be like a SummaryWriter, got {type(writer).__name__} without {missing[0]}")
 
     def write(event: Event | CurvatureRow) -> None:
         for name, number in event.scalars().items():
