@@ -31,6 +31,7 @@ HERE, MNIST = (COPY.format(folder=f"results/{name}") for name in ("reproduce", "
 COMMANDS = {
     "compare-*": f"unsaddle compare --out results/reproduce && {HERE}",
     "complexity-*": f"unsaddle complexity --out results/reproduce && {HERE}",
+    "edge-of-stability.svg": "python -m benchmarks.monitor --threads 1 --figure docs/figures/edge-of-stability.svg",
     "methods.png": "python -m benchmarks.methods --seeds 2 --threads 1 --figure docs/figures/methods.png",
     "molecules-*": "python -m benchmarks.ase_saddles --only molecules --out out/ase.jsonl && "
     "python -m benchmarks.ase_figure --rows out/ase.jsonl",

@@ -180,3 +180,10 @@ def test_the_table_and_the_picture() -> None:
     assert lines[2].strip() == "..."
     assert f"{found.cost.gradients} gradients" in lines[-1]
     assert [axes.get_title() for axes in found.plot().axes] == ["lowest eigenvalues", "highest eigenvalues"]
+
+
+def test_more_pairs_than_a_first_run_can_see_are_looked_for() -> None:
+    """One run sees one vector of each eigenspace; here it sees three values, and eight pairs are wanted."""
+    F = Function(lambda x: (torch.tensor([1.0, 2.0, 3.0], dtype=x.dtype).repeat(20) * x * x).sum() / 2.0)
+    found = eigenpairs(F, torch.zeros(60, dtype=torch.float64), lowest=8)
+    assert found.values == pytest.approx([1.0] * 8, rel=1e-3)

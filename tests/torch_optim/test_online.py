@@ -47,7 +47,7 @@ def test_a_product_of_zero_turns_nothing():
     assert torch.equal(online.turn(u, u.clone(), smoothness=1.0, number=0), u)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("name", ["normal noise", "skewed, batches of 8"])
 def test_plateaus_without_negative_curvature_are_called_saddles_in_no_more_than_delta(name):
     """λ_min = 0 exactly, and Hessians of batches with large negative eigenvalues. `benchmarks.online` has 1000."""

@@ -190,14 +190,17 @@ def _lock(space: Space, run: Run, values: Array) -> Array:
 
 
 def _levels(values: Array, goal: Goal) -> tuple[float, float]:
-    """The last of the lowest values, and of the highest ones: what lies beyond them should have been found."""
+    """The last of the lowest values, and of the highest ones: what lies beyond them should have been found.
+
+    As long as fewer are known than were asked for, that is everything.
+    """
     ordered, below, above = np.sort(values), -math.inf, math.inf
     if goal.lowest:
-        below = float(ordered[goal.lowest - 1])
-        below -= goal.tolerance * abs(below)
+        below = float(ordered[goal.lowest - 1]) if goal.lowest <= len(ordered) else math.inf
+        below -= goal.tolerance * abs(below) if math.isfinite(below) else 0.0
     if goal.highest:
-        above = float(ordered[-goal.highest])
-        above += goal.tolerance * abs(above)
+        above = float(ordered[-goal.highest]) if goal.highest <= len(ordered) else -math.inf
+        above += goal.tolerance * abs(above) if math.isfinite(above) else 0.0
     return below, above
 
 
