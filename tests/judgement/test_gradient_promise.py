@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import Function, is_minimum
-from unsaddle.judgement.gradient_promise import STEPS, gradient_promise
+from unsaddle.judgement.gradient_promise import STEPS, fall_along_gradient, gradient_promise
 
 DOUBLE = torch.float64
 
@@ -81,3 +81,32 @@ def test_a_stiff_direction_makes_no_gradient_small(off: float) -> None:
     assert verdict.eps == pytest.approx(0.1 * (1.0 + off), rel=1e-3)
     assert is_minimum(f, torch.tensor([0.0, 1.0 + off], dtype=DOUBLE), eps=10.0).kind == "minimum"
     assert is_minimum(f, torch.tensor([0.0, 1.01], dtype=DOUBLE)).kind == "minimum"
+
+
+@pytest.mark.parametrize(
+    ("slope", "kind"), [(0.5, "not stationary"), (0.05, "not stationary"), (1e-6, "saddle"), (0.0, "saddle")]
+)
+def test_where_the_gradient_leads_farther_down_a_point_is_no_saddle(slope: float, kind: str) -> None:
+    """By default gradients up to 1 count as zero here. Along the negative curvature F falls by 2.5e-5."""
+    f = Function(lambda x: 500 * x[2] ** 2 + (x[0] - slope) ** 2 / 2 - 10 * x[1] ** 2 + 1e6 * x[1] ** 4)
+    verdict = is_minimum(f, torch.zeros(3, dtype=DOUBLE))
+    assert verdict.kind == kind
+    assert verdict.direction is not None
+    assert abs(float(verdict.direction[1])) > 0.999
+    assert verdict.drop == pytest.approx(2.5e-5, rel=0.1)
+    assert (verdict.eps < verdict.gradient_norm) == (kind == "not stationary")
+    assert ("better way down" in verdict.reason) == (kind == "not stationary")
+
+
+def test_an_eps_that_is_given_is_kept() -> None:
+    f = Function(lambda x: 500 * x[2] ** 2 + (x[0] - 0.5) ** 2 / 2 - 10 * x[1] ** 2 + 1e6 * x[1] ** 4)
+    assert is_minimum(f, torch.zeros(3, dtype=DOUBLE), eps=1.0).kind == "saddle"
+
+
+def test_the_fall_along_the_gradient_is_the_best_of_four_values_within_the_distance() -> None:
+    f = Function(lambda x: (x[0] - 1.0) ** 2).sample()
+    x = torch.zeros(1, dtype=DOUBLE)
+    assert fall_along_gradient(f, x, 1.0) == 1.0
+    assert fall_along_gradient(f, x, 0.5) == 0.75
+    assert fall_along_gradient(f, x, 1e4) == 0.0
+    assert fall_along_gradient(f, torch.ones(1, dtype=DOUBLE), 1.0) == 0.0

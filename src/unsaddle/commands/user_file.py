@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import sys
 from pathlib import Path
+from textwrap import shorten
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -133,7 +134,8 @@ def _restored(found: Found, module: ModuleType, checkpoint: Path) -> Found:
     try:
         model.load_state_dict({_plain(name): value for name, value in state.items()})
     except RuntimeError as error:
-        raise ValueError(f"{checkpoint}: {str(error).splitlines()[0]} {' '.join(str(error).split()[-12:])}") from error
+        told = shorten(str(error), width=500, placeholder=" …")  # In one line.
+        raise ValueError(f"{checkpoint}: {told}") from error
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from unsaddle import vectors
@@ -18,6 +19,16 @@ FAR = 0.1
 FAR_FROM_REST = (
     "The gradient is small beside the highest curvature, but F is so soft along it that its lowest point is far away: "
     "follow the gradient, or pass eps."
+)
+
+
+NEARER = (1.0, 0.25, 0.0625, 0.015625)
+"""Shares of a distance at which F is asked for along the gradient."""
+
+BETTER_WAY = (
+    "The gradient is small beside the highest curvature, but it is the better way down: F falls by "
+    "{along_gradient:.2g} along it, and by {along_direction:.2g} along the direction of negative curvature, "
+    "{curvature:.4g}, within the same distance. Follow the gradient, or pass eps."
 )
 
 
@@ -73,3 +84,21 @@ def small_along_itself(f: SampledFunction, x: Tensor, radius: float) -> float:
         return math.inf
     (rise,) = vectors.dots((g, f.grad_at_sum(x, g, radius / size).clone().sub_(g)))
     return FAR * rise / (radius * size) * max(1.0, vectors.norm(x)) if rise > 0.0 else math.inf
+
+
+def fall_along_gradient(f: SampledFunction, x: Tensor, distance: float) -> float:
+    """How far F falls against its gradient within a distance, by the best of four values; 0 if none is lower.
+
+    >>> import torch
+    >>> from unsaddle import Function
+    >>> f = Function(lambda x: (x[0] - 1.0) ** 2)
+    >>> fall_along_gradient(f.sample(), torch.zeros(1, dtype=torch.float64), 4.0)
+    1.0
+    """
+    g = f.grad(x).clone()
+    size = vectors.norm(g)
+    if not 0.0 < size < math.inf:
+        return 0.0
+    here = float(f.value(x))
+    falls = [here - float(f.value(torch.sub(x, g, alpha=share * distance / size))) for share in NEARER]
+    return max([0.0, *(fall for fall in falls if math.isfinite(fall))])

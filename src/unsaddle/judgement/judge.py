@@ -103,7 +103,8 @@ def _two_ways(found: Curvature, gradient_norm: float, fall: float) -> str:
     if found.direction is None:
         return "The gradient is not small: follow it."
     at, promise = found.measurements[-1], gradient_norm**2 / (2.0 * found.smoothness)
-    better = "" if math.isnan(fall) else f", where F falls by {fall:.2g}: the {_larger(promise, fall)} way down"
+    better = f", where F falls by {fall:.2g}: the {_larger(promise, fall)} way down" if fall > 0.0 else ""
+    better = ", but no lower point was found along it" if fall == 0.0 else better
     return (
         f"The gradient is not small: a step along it promises a fall of about {promise:.2g}. There is negative "
         f"curvature too, {at.curvature:.4g} ± {at.error:.2g} along the direction{better}."

@@ -19,7 +19,13 @@ from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, Drop, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
 from unsaddle.judgement.flat_direction import SOFT, falls_along
-from unsaddle.judgement.gradient_promise import FAR_FROM_REST, gradient_promise, small_along_itself
+from unsaddle.judgement.gradient_promise import (
+    BETTER_WAY,
+    FAR_FROM_REST,
+    fall_along_gradient,
+    gradient_promise,
+    small_along_itself,
+)
 from unsaddle.judgement.half_precision import STAIRCASE, contradicts, values_rise
 from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.measured_gradient import Gradient, measured_gradient
@@ -85,7 +91,8 @@ def is_minimum(
           has to be more than what following the gradient promises, as it may at a point a little off a minimum.
         - *minimum*: the gradient is small and no eigenvalue is below −γ. The confidence 1 − δ covers the random start
           and the samples, of which eight independent ones have to show nothing.
-        - *not stationary*: the gradient is not small. Negative curvature that was seen is told as well.
+        - *not stationary*: the gradient is not small; or, where eps is left out, it leads farther down than the
+          negative curvature does. Negative curvature that was seen is told as well.
         - *undecided*: the reason says what to do.
 
     On samples the confidence covers every part of the data down to a share of 0.3 %; a part that is rarer, and that
@@ -217,9 +224,9 @@ def _contested(
     *,
     sampled: bool,
 ) -> tuple[Judgement, Gradient]:
-    """The judgement after whoever may contest it: values, gradients farther out, and how soft F is along its gradient.
+    """The judgement after whoever may contest it: values, gradients farther out, and F along its gradient.
 
-    Where that last one objects, ε is what it takes for small.
+    Where that last one objects, as the better way down or for being so soft, ε is what it takes for small.
     """
     # If products near x and farther out agree, the gradient is sure, and values may be too coarse.
     steady = found.survey is not None and found.survey.steady
@@ -227,6 +234,14 @@ def _contested(
         return Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL), seen
     if contradicts(f, x, found, judgement.kind, seen.unit * (seen.least - seen.eps), generator):
         return Judgement(Kind.UNDECIDED, STAIRCASE), seen
+    # The gradient is asked only if it may promise more: at a saddle it is zero, and this costs nothing.
+    may_be_better = seen.follows_l1 and seen.least * abs(drop.length) > drop.value > 0.0
+    if judgement.kind is Kind.SADDLE and not sampled and may_be_better:
+        fall = fall_along_gradient(f, x, abs(drop.length))
+        if fall > drop.value:
+            ways = {"along_gradient": fall, "along_direction": drop.value, "curvature": found.curvature}
+            small = seen.least * drop.value / fall
+            return Judgement(Kind.NOT_STATIONARY, BETTER_WAY.format(**ways)), seen._replace(eps=small)
     if judgement.kind is not Kind.MINIMUM or sampled:
         return judgement, seen
     flat = found.deciding and abs(found.lowest) <= SOFT * found.smoothness

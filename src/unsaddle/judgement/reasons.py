@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 from unsaddle.curvature.krylov.certificate import LARGEST_NOISE_SHARE
 from unsaddle.curvature.result import Curvature, Status
 
@@ -38,16 +40,15 @@ KINK = (
     "Smooth F, or pass {action}."
 )
 ROUNDING = (
-    "Rounding hides what is sought: gradients are off by {noise:.1g}, as in a lower precision. Compute in float64, or "
-    "pass {action}."
+    "Rounding hides what is sought: gradients are off by {noise:.1g}, as in a lower precision. {compute} {action}."
 )
 ZERO_HESSIAN = (
     "Next to x the curvature goes to zero: the Hessian seems to be zero there, and terms of higher order decide. "
     "Compare values of F around x, or pass another x."
 )
 NARROW = (
-    "The curvature of F changes within {radius:.1g} of x, and rounding hides what is nearer: gradients are off by "
-    "{noise:.1g}. Compute in float64, or pass {action}."
+    "The curvature of F changes within {radius:.1g} of x, and {hides} what is nearer: gradients are off by "
+    "{noise:.1g}. {compute} {action}."
 )
 MEMORY = (
     "The gradient at x, taken again after a move, differs by {noise:.1g}: an iterative solver inside starts where it "
@@ -77,7 +78,7 @@ def reason_for(found: Curvature, more_samples: str) -> str:
     gamma = max(error / LARGEST_NOISE_SHARE, 2.0 * found.gamma)
     visible = gamma < found.smoothness / 2.0
     action = f"gamma={gamma:.1g} to ask for what can be seen" if visible else "an x that is farther from it"
-    seen = {"noise": found.noise, "jump": found.jump, "action": action}
+    seen = {"noise": found.noise, "jump": found.jump, "action": action} | _by_precision(found)
     if found.survey is not None and found.survey.has_memory:
         return MEMORY.format(**seen)
     if found.status is Status.PRECISION_TOO_LOW:
@@ -85,3 +86,10 @@ def reason_for(found: Curvature, more_samples: str) -> str:
     if found.jump <= JUMPS * noise:
         return NARROW.format(radius=found.radius, **seen) if found.relative_noise > EXACT else ZERO_HESSIAN
     return KINK.format(**seen)
+
+
+def _by_precision(found: Curvature) -> dict[str, str]:
+    """What hides curvature, and what to do about it. In float64 it is seldom the rounding of x."""
+    if any(v.dtype == torch.float64 for v in found.deciding):
+        return {"hides": "kinks such as those of ReLU, or a lower precision inside, hide", "compute": "Pass"}
+    return {"hides": "rounding hides", "compute": "Compute in float64, or pass"}

@@ -98,7 +98,7 @@ class Verdict:
     def _rows(self) -> list[tuple[str, str]]:
         """The table below that line."""
         rows = [("why", self.reason)]
-        if math.isfinite(self.length):
+        if math.isfinite(self.length) and self.length != 0.0:
             rows.append(("way down", f"x + {self.length:.3g}·direction, where F is lower by {self.drop:.3g}"))
         seen = self.gradient_error > 0.01 * max(self.gradient_norm, self.eps)
         error = f" ± {self.gradient_error:.2g}" if seen else ""
