@@ -16,3 +16,8 @@ def test_words_say_the_ratio_the_lowest_and_the_warning():
     assert row.ratio == 1.5
     assert "1.50 of the limit 20" in str(row)
     assert "λ_min at most -1 (one batch). Too long." in str(row)
+
+
+def test_a_number_that_is_old_says_so():
+    assert "λ_max 4 (one batch) at step 11." in str(CurvatureRow(step=200, sharpness=4.0, measured_at=11))
+    assert str(CurvatureRow(step=11, sharpness=4.0, measured_at=11)).startswith("step 11: λ_max 4 (one batch). ")

@@ -252,6 +252,7 @@ class CurvatureMonitor:
         if [id(p) for p in batch.parameters.tensors] != self._watched:  # requires_grad has changed.
             self._find_ranks()
             track.forget()
+        track.measured_at = track.steps
         with ranks.together(self._ranks):
             sizes = monitor_limit.sizes(self._base, batch.parameters)
             if self._search_due() or track.highest is None:
@@ -284,6 +285,7 @@ class CurvatureMonitor:
             step=track.steps,
             sharpness=sharpness,
             sharpness_error=error,
+            measured_at=track.measured_at,
             limit=limit.curvature,
             learning_rate=limit.learning_rate,
             lowest=lowest,

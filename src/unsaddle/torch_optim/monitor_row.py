@@ -24,6 +24,8 @@ class CurvatureRow:
     """λ_max: of the Hessian, or, for an optimizer that adapts or has several learning rates, of S∇²F(x)S."""
     sharpness_error: float = math.nan
     """One-sided, at confidence 95 %, over the batches that were averaged; nan if it is from one batch."""
+    measured_at: int | None = None
+    """The training step at which λ_max was last measured. It may be long ago: `max_overhead` pays for few."""
     limit: float = math.nan
     """λ_max above which the optimizer's step diverges on a quadratic: 2/η for SGD; nan where it is not known."""
     learning_rate: float = math.nan
@@ -58,6 +60,8 @@ class CurvatureRow:
 
     def __str__(self) -> str:
         said = f"step {self.step}: λ_max {_measured(self.sharpness, self.sharpness_error)}"
+        if self.measured_at not in (None, self.step):
+            said += f" at step {self.measured_at}"
         if math.isfinite(self.limit):
             said += f", {self.ratio:.2f} of the limit {self.limit:.4g} at learning rate {self.learning_rate:.3g}"
         if math.isfinite(self.lowest):

@@ -71,6 +71,8 @@ class Track:
     searches: int = 0
     measured: int = 0
     """Measurements so far. Every other one is on the other side of x, so that third derivatives cancel in the mean."""
+    measured_at: int | None = None
+    """The step of the last measurement or search."""
     radius: float = math.nan
     """The length of rSu."""
     central: bool = False
