@@ -86,6 +86,7 @@ def test_on_full_batches_it_is_the_highest_eigenvalue_at_the_stated_overhead():
     assert row.sharpness == pytest.approx(pairs.values[-1], rel=0.03)
     assert row.lowest >= pairs.values[0] - 0.02
     assert row.limit == pytest.approx(40.0)
+    assert row.step - 200 < row.measured_at <= row.step
     assert monitor.overhead <= 0.05
     assert row.gradients == monitor.overhead * 2000
 
