@@ -17,6 +17,7 @@ import copy
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
@@ -73,6 +74,10 @@ class Oracle(ABC):
     def values_for_gradient(self, x: Tensor) -> int:
         """How many values one gradient takes, if it is made of differences. They are counted in addition."""
         return 0
+
+    def held(self) -> AbstractContextManager[None]:
+        """Inside, evaluations may leave traces, as a model's do in its parameters. All are removed at the end."""
+        return nullcontext()
 
 
 def _gradients_only(name: str) -> ValueError:
@@ -138,6 +143,11 @@ class SampledFunction:
     def gradient_error(self, value: float, grad_norm: float) -> float:
         """The error of gradients beyond rounding, given f and ‖∇f‖ at a point; 0 for most oracles."""
         return float(self._oracle.gradient_error(value, grad_norm))
+
+    def held(self) -> AbstractContextManager[None]:
+        """For many evaluations in a row: a model is put back at the end, not after each. Observers may look at it
+        after each evaluation, so with them nothing changes."""
+        return nullcontext() if self._observers else self._oracle.held()
 
     def value(self, x: Tensor) -> Tensor:
         """F_S(x), as a 0-dimensional tensor."""

@@ -15,7 +15,7 @@ from unsaddle.curvature import auto
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extractor import Extractor
 from unsaddle.curvature.posed import Posed, least_smoothness, posed
-from unsaddle.curvature.question import RELATIVE_GAMMA, Question
+from unsaddle.curvature.question import CLOSE, RELATIVE_GAMMA, Question
 from unsaddle.curvature.registry import EXTRACTORS
 from unsaddle.curvature.result import Candidate, Curvature, Status
 from unsaddle.curvature.search import Inconclusive, Search
@@ -108,6 +108,7 @@ def negative_curvature(
         seed=seed,
         keep_history=keep_history,
         seen_counts=True,
+        accuracy=CLOSE,
         theory=own is None and checks.choice(settings, "settings", ("practical", "theory")) == "theory",
         own_settings=own,
     )
@@ -163,7 +164,8 @@ def answer(objective: Objective, x: Tensor, question: Question, ledger: Ledger |
     if not search.f_hat.is_finite:
         return _result(search, name, Status.NOT_FINITE)
     try:
-        search, candidate = run(search, EXTRACTORS[name])
+        with search.f.held():
+            search, candidate = run(search, EXTRACTORS[name])
         scale = search.scale if candidate.scale is None else candidate.scale
     except Inconclusive as reason:
         return _result(search, name, reason.status)

@@ -12,6 +12,10 @@ from unsaddle.objective import Objective
 RELATIVE_GAMMA = 1e-2
 """The default of γ, as a share of L1."""
 
+CLOSE = 0.05
+"""The accuracy of curvatures that are told to people: some eigenvalue is within so small a share. To escape, less is
+enough."""
+
 STREAM_SAMPLES = 1024
 """Samples drawn from a stream by default."""
 

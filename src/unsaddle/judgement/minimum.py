@@ -14,7 +14,7 @@ from unsaddle import checks
 from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import NO_ANSWER, answer_posed
 from unsaddle.curvature.posed import Posed, posed
-from unsaddle.curvature.question import Question
+from unsaddle.curvature.question import CLOSE, Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, Drop, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
@@ -116,6 +116,7 @@ def is_minimum(
         sample_margin=SAMPLE_MARGIN,
         seen_counts=True,
         survey_first=True,
+        accuracy=CLOSE,
         samples=samples,
         delta=min(delta / 2.0, START_DELTA),
         max_gradients=max_gradients,

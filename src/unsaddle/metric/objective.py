@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -57,6 +58,9 @@ class InMetric(Oracle):
 
     def values_for_gradient(self, x: Tensor) -> int:
         return self._oracle.values_for_gradient(x)
+
+    def held(self) -> AbstractContextManager[None]:
+        return self._oracle.held()
 
 
 class MetricObjective(Forwarding):

@@ -5,6 +5,7 @@ A probe works on one frozen batch at a time, whether a closure has it or an obje
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -48,6 +49,9 @@ class Signed(Oracle):
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
         return self._oracle.gradient_error(value, grad_norm)
+
+    def held(self) -> AbstractContextManager[None]:
+        return self._oracle.held()
 
     def _with_sign(self, value: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         return (value, grad) if self._sign > 0.0 else (-value, -grad)

@@ -122,6 +122,9 @@ class _ClosureOracle(Oracle):
         self._replayed = self._replay(list(seen.values()))
         return value, grad
 
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._replayed is None else self._replayed.held()
+
     def _replay(self, modules: list[nn.Module]) -> Replayed:
         closure, team = self._closure, ranks.current()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -50,6 +51,7 @@ class FlatParameters:
         self._runs = _runs(self._sizes, vectors.BLOCK_BYTES // self.tensors[0].element_size())
         self._remembered: Tensor | None = None
         self._remembered_parts: tuple[Tensor, ...] = ()
+        self._away = False
 
     def _check(self) -> None:
         if not self.tensors:
@@ -109,8 +111,11 @@ class FlatParameters:
         return x
 
     def remembered(self) -> Tensor:
-        """The current parameters: to save memory, the same vector each time, as long as they do not change."""
-        if self._remembered is None or not self.is_at(self._remembered):
+        """The current parameters: to save memory, the same vector each time, as long as they do not change.
+
+        Inside `away`: those that they will be set back to.
+        """
+        if self._remembered is None or not (self._away or self.is_at(self._remembered)):
             self.forget()  # Frees the memory for the next one.
             self._remembered = self.point()
             self._remembered_parts = _parts(self._remembered, self._own())
@@ -119,6 +124,16 @@ class FlatParameters:
     def forget(self) -> None:
         """Free the vector of `remembered`."""
         self._remembered, self._remembered_parts = None, ()
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Inside, the parameters move from where they are now, and nobody sets them back after each evaluation."""
+        self.remembered()
+        before, self._away = self._away, True
+        try:
+            yield
+        finally:
+            self._away = before
 
     def is_at(self, x: Tensor) -> bool:
         """Whether the parameters equal `x`, bit for bit."""
@@ -149,7 +164,7 @@ class FlatParameters:
 
     def move(self, x: Tensor, u: Tensor | None, scale: float) -> None:
         """`assign`, for parameters that were just found to be as `remembered`, which a search has as its x."""
-        if not self._is_remembered(x):
+        if self._away or not self._is_remembered(x):
             self.assign(x, u, scale)
         elif u is not None:
             own = self._own()

@@ -13,7 +13,7 @@ from unsaddle.objective import Oracle
 from unsaddle.objectives.model.accumulation import AddedUp
 from unsaddle.objectives.model.distributed import reshard, sharded
 from unsaddle.objectives.model.parameters import FlatParameters
-from unsaddle.objectives.model.restore import untouched
+from unsaddle.objectives.model.restore import Saved, untouched
 from unsaddle.objectives.model.rng import RandomState
 from unsaddle.ranks import Ranks
 
@@ -22,7 +22,7 @@ class Replayed(Oracle):
     """Oracle of `run(backward) -> value`, which computes a loss and, if `backward`, calls `.backward()` on it.
 
     Each evaluation starts from the same random numbers and buffers: dropout masks and batch statistics are the same at
-    x and at x+u. It runs inside `untouched`.
+    x and at x+u. It runs inside `untouched`: one for each evaluation, or one for all of them inside `held`.
 
     Args:
         run: the loss at the current parameters; it leaves gradients in `.grad` if `backward` is True.
@@ -56,6 +56,20 @@ class Replayed(Oracle):
         self._sharded = sharded(m for module in modules for m in module.modules())
         named = [(name, p) for module in modules for name, p in module.named_parameters()]
         self._watched = {id(p): (name, p) for name, p in (*named, *zip(flat.names, flat.tensors, strict=True))}
+        self._saved: Saved | None = None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Saves the model once, and restores it at the end. On several ranks each evaluation does so itself."""
+        if self._saved is not None or self._ranks is not None:
+            yield
+            return
+        with self._untouched() as saved, self._flat.away():
+            self._saved = saved
+            try:
+                yield
+            finally:
+                self._saved = None
 
     def value(self, x: Tensor) -> Tensor:
         return self._evaluate(x, backward=False)[0]
@@ -106,7 +120,9 @@ class Replayed(Oracle):
     @contextlib.contextmanager
     def _at(self, x: Tensor, u: Tensor | None, scale: float) -> Iterator[Callable[[], None]]:
         """Inside, the parameters are x + scale·u. Yields a function that raises if they were changed."""
-        with untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks):
+        with self._untouched() if self._saved is None else contextlib.nullcontext(self._saved) as saved:
+            if saved is self._saved:
+                saved.begin_again(self._start)
             self._flat.move(x, u, scale)
             versions = self._versions()
 
@@ -123,6 +139,9 @@ class Replayed(Oracle):
 
             with torch.enable_grad():
                 yield check_unchanged
+
+    def _untouched(self) -> contextlib.AbstractContextManager[Saved]:
+        return untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks)
 
     def _check_gradient(self, there_is_one: bool) -> None:
         if not there_is_one:

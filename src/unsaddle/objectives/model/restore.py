@@ -25,8 +25,8 @@ def untouched(
     *,
     start: RandomState | None = None,
     skip_hooks: bool = True,
-) -> Iterator[None]:
-    """Inside, a model may run and change; afterwards everything is as before.
+) -> Iterator[Saved]:
+    """Inside, a model may run and change; afterwards everything is as before. Yields the state before.
 
     Restored, also after an exception or Ctrl-C: the parameters in `flat`; the `.grad` of these and of all parameters of
     `modules` (the same tensor objects, or None); buffers and tensor attributes of `modules`; their train/eval modes;
@@ -48,13 +48,13 @@ def untouched(
     >>> flat.is_at(before), flat.has_gradient()
     (True, False)
     """
-    saved = _Saved(flat, modules, skip_hooks)
+    saved = Saved(flat, modules, skip_hooks)
     try:
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext():
             saved.clear()
             if start is not None:
                 start.set()
-            yield
+            yield saved
     finally:
         try:
             saved.restore()
@@ -63,7 +63,7 @@ def untouched(
             raise
 
 
-class _Saved:
+class Saved:
     """The state before. `restore` may be called repeatedly."""
 
     def __init__(self, flat: FlatParameters, modules: Iterable[nn.Module], skip_hooks: bool) -> None:
@@ -87,6 +87,13 @@ class _Saved:
         self._hooks.silence()
         torch.clear_autocast_cache()
 
+    def begin_again(self, start: RandomState) -> None:
+        """Makes everything but the parameters what it was for the first evaluation inside: faster than `restore`."""
+        for parameter, _ in self._grads:
+            parameter.grad = None
+        self._restore_modules()
+        start.set()
+
     def restore(self) -> None:
         reshard(self._sharded)
         self._flat.assign(self._home)
@@ -94,6 +101,13 @@ class _Saved:
             parameter.grad = grad
         for grad, content in self._contents:
             grad.detach().copy_(content)
+        self._restore_modules()
+        self._random.set()
+        self._hooks.restore()
+        torch.clear_autocast_cache()
+
+    def _restore_modules(self) -> None:
+        """Buffers, tensor attributes and modes."""
         for owner, name, tensor, content in self._tensors:
             if owner.get(name) is not tensor:
                 owner[name] = tensor
@@ -102,9 +116,6 @@ class _Saved:
         for module, training in self._modes:
             if module.training != training:
                 module.training = training
-        self._random.set()
-        self._hooks.restore()
-        torch.clear_autocast_cache()
 
 
 def _with_children(modules: Iterable[nn.Module]) -> list[nn.Module]:
