@@ -81,7 +81,6 @@ ELSEWHERE = {
     ],
     "judgement/test_minimum.py": ["judgement/plots.py", "judgement/verdict.py"],
     "test_told.py": ["pictures.py", "run_plots.py", "curvature/plots.py"],
-    "objectives/model/test_objective.py": ["objectives/model/replay.py"],
     "objectives/model/test_refusals.py": ["objectives/model/hooks.py"],
     "objectives/test_numpy_function.py": ["objectives/deterministic.py"],
     "problems/test_formulas.py": [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -142,6 +143,9 @@ class SameDtype(Oracle):
 
     def values_for_gradient(self, x: Tensor) -> int:
         return self._oracle.values_for_gradient(x)
+
+    def held(self) -> AbstractContextManager[None]:
+        return self._oracle.held()
 
 
 def oracle(fun: Callable[[Tensor], Any], gradient: bool, hvp: Product | None) -> Oracle:

@@ -120,9 +120,7 @@ class Replayed(Oracle):
     @contextlib.contextmanager
     def _at(self, x: Tensor, u: Tensor | None, scale: float) -> Iterator[Callable[[], None]]:
         """Inside, the parameters are x + scale·u. Yields a function that raises if they were changed."""
-        with self._untouched() if self._saved is None else contextlib.nullcontext(self._saved) as saved:
-            if saved is self._saved:
-                saved.begin_again(self._start)
+        with self._untouched() if self._saved is None else self._saved.one_more(self._start):
             self._flat.move(x, u, scale)
             versions = self._versions()
 
