@@ -7,7 +7,7 @@ even part of two opposite probes, ∇f(x+rv) + ∇f(x−rv) − 2∇f(x), is as 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -37,6 +37,9 @@ a half at least, and that of one kink stays, or vanishes at once."""
 JUMPS = 0.9
 """At half the distance the gradient changes by half as much. More than this share is a jump at x, or rounding."""
 
+WIDER = 8.0
+"""A direction is measured from so many times the radius of the gap on, inwards."""
+
 ONE_SIDED = 3.0
 """A kink is on the side where the gradient changes this many times more than on the other one."""
 
@@ -45,6 +48,10 @@ SUMS = 16.0
 
 FAR, STILL = 1e-2, 0.5
 """At this share of ‖x‖ a curvature that was seen next to x only is asked for again. It has to be this share of it."""
+
+STEP, STEPS = 2.0**-7, 10.0
+"""bfloat16 rounds a number to a multiple of this share of it, at most. Probes that would have crossed so many of these
+steps, and met none, exclude them."""
 
 CLAIMED = 3.0
 """The difference to what a search claims counts so often in the error, as in `direction.on_same_sample`."""
@@ -60,6 +67,8 @@ class Gap:
     """Probes do not come nearer than this."""
     level: float
     """Even parts up to this are rounding."""
+    farthest: float = 0.0
+    """Probes along other directions do not go farther than this, or than `radius`."""
     smooth: bool = False
     """Whether even parts fell towards x as those of a smooth function do: truncation, and no kink, is beside x."""
 
@@ -67,6 +76,10 @@ class Gap:
     def noise(self) -> float:
         """σ of a gradient. Three of them, with weights 1, −2, 1, make an even part."""
         return self.level / (LEVEL * math.sqrt(6.0))
+
+    def wider(self, radius: float, times: float) -> Gap:
+        """The gap along another direction. Probes begin so many times farther out than `radius`."""
+        return replace(self, radius=min(times * radius, max(self.farthest, self.radius)))
 
 
 class Opposite(NamedTuple):
@@ -80,6 +93,8 @@ class Opposite(NamedTuple):
     """The even part at each radius that was tried."""
     level: float
     """What rounding makes of the last of them, at most."""
+    uneven: float = 0.0
+    """vᵀ(∇f(x+rv) + ∇f(x−rv) − 2∇f(x))."""
     sided: bool = False
     """Whether a kink nearer than every radius is on one side, so that the other side is taken."""
 
@@ -115,7 +130,7 @@ def gap(f: SampledFunction, x: Tensor, x_norm: float, grad0: Tensor, generator: 
     half = opposite(f, x, v, grad0, Gap(radius=probes.radius / 2.0, nearest=nearest, level=level))
     if not probes.clean or vectors.norm(half.difference) > JUMPS * vectors.norm(probes.difference):
         return None
-    return Gap(radius=probes.radius, nearest=nearest, level=level, smooth=probes.smooth)
+    return Gap(radius=probes.radius, nearest=nearest, level=level, farthest=start, smooth=probes.smooth)
 
 
 def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap) -> Opposite:
@@ -130,11 +145,12 @@ def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Ga
         evens.append(vectors.norm(above - below))
         level = within.level + SUMS * eps * vectors.norm(above + below)
         if evens[-1] <= level:
-            return Opposite(above + below, radius, tuple(evens), level)
+            (uneven,) = vectors.dots((v, above - below))
+            return Opposite(above + below, radius, tuple(evens), level, uneven)
         if radius < 2.0 * within.nearest:
             low, high = sorted((above, below), key=vectors.norm)
             sided = vectors.norm(high) > ONE_SIDED * vectors.norm(low)
-            return Opposite(2.0 * low, radius, tuple(evens), level, sided)
+            return Opposite(2.0 * low, radius, tuple(evens), level, sided=sided)
         radius /= 2.0
 
 
@@ -146,12 +162,15 @@ class Along(NamedTuple):
     """The same, 1.9 times nearer to x."""
     radius: float
     clean: bool
+    uneven: float
+    """What a kink that is too small to be seen may add to the curvature: the even part along the direction."""
 
 
 def along(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap) -> Along:
     """vᵀ(∇f(x+rv) − ∇f(x−rv))/vᵀu at two radii, u being the way between the two points as they are rounded.
 
-    Where r is a few roundings of x, u is shorter than 2rv: most coordinates do not move.
+    Where r is a few roundings of x, u is shorter than 2rv: most coordinates do not move. The first radius is as far out
+    as the kinks along v allow, since rounding falls with it; a random direction may have met a nearer kink.
     """
 
     def curvature(probes: Opposite) -> float:
@@ -159,19 +178,24 @@ def along(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap) 
         rise, length = vectors.dots((v, probes.difference), (v, way))
         return rise / length if length > 0.0 else math.nan
 
-    first = opposite(f, x, v, grad0, within)
-    second = opposite(f, x, v, grad0, Gap(radius=first.radius / RATIO, nearest=within.nearest, level=within.level))
-    return Along(curvature(first), curvature(second), first.radius, first.clean and second.clean)
+    first = opposite(f, x, v, grad0, within.wider(within.radius, WIDER))
+    second = opposite(f, x, v, grad0, replace(within, radius=first.radius / RATIO))
+    uneven = abs(first.uneven) / (2.0 * first.radius)
+    return Along(curvature(first), curvature(second), first.radius, first.clean and second.clean, uneven)
 
 
 def measured(
-    f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap, *, claimed: float, smoothness: float
+    f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap, *, claimed: float | None, smoothness: float
 ) -> Measurement:
-    """The curvature along v, and its error: what two radii and the claim of a search differ by, and rounding."""
+    """The curvature along v, and its error: what two radii and the claim of a search differ by, and rounding.
+
+    Without a claim, the nearer one of the two radii stands for it.
+    """
     seen = along(f, x, v, grad0, within)
     rounding = ROUNDINGS * within.noise / math.sqrt(vectors.dimension(x)) / seen.radius
     rounding += 8.0 * torch.finfo(x.dtype).eps * max(smoothness, abs(seen.curvature))
-    error = CLAIMED * abs(seen.curvature - claimed) + abs(seen.curvature - seen.nearer) + rounding
+    error = abs(seen.curvature - seen.nearer) + seen.uneven + rounding
+    error += CLAIMED * abs(seen.curvature - (seen.nearer if claimed is None else claimed))
     return Measurement(
         curvature=seen.curvature,
         error=error,
@@ -180,6 +204,16 @@ def measured(
         samples=f.size,
         fresh=False,
     )
+
+
+def excludes_stairs(x: Tensor, within: Gap, radius: float, products: int) -> bool:
+    """Whether clean products at this radius, or farther out, exclude that f rounds x to half precision.
+
+    On average a random direction moves each coordinate by r/‖x‖ of itself. So x ± rq would have crossed 2rd/‖x‖ steps
+    of relative length 1 a product, and at each of them the two sides differ. At the nearest radius they may have.
+    """
+    crossed = products * 2.0 * radius * vectors.dimension(x) / STEP
+    return radius >= 2.0 * within.nearest and crossed > STEPS * vectors.norm(x) > 0.0
 
 
 def holds_far_out(f: SampledFunction, x: Tensor, v: Tensor, curvature: float) -> bool:

@@ -51,6 +51,9 @@ class Measurement:
     """A lower bound on L2, seen along the direction; nan on fresh samples."""
     jump: float = 0.0
     """How far the gradient along the direction jumps next to x, as far as the radii tell."""
+    uneven: float = 0.0
+    """‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖, where it counts beside the curvature and no third derivative explains it: kinks,
+    or noise, are nearer than r. Then the curvature is how f bends over r, and the Hessian at x may be another."""
     deviation: float = math.nan
     """On fresh samples: the standard deviation of one sample's curvature along the direction."""
 
@@ -77,6 +80,10 @@ class Probes(NamedTuple):
     """A lower bound on L2, seen along v; nan without ∇f(x)."""
     low_precision: bool
     """Whether the gradients seem to come from half precision."""
+
+    def even(self, radius: float) -> float:
+        """‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖/(2r), the even part of a product from one side; nan without ∇f(x)."""
+        return self.hessian_lipschitz * radius / 2.0
 
 
 def opposite_probes(f: SampledFunction, x: Tensor, v: Tensor, radius: float, grad0: Tensor | None = None) -> Probes:
@@ -120,6 +127,12 @@ ROUNDINGS = 3.0
 """The rounding of a gradient along one direction is taken to be at most this many times σ/√d."""
 
 
+UNEVEN, GROWS = 0.2, 2.0
+"""The even part of a product counts from this share of the curvature on. Where it is a third derivative, it is 3.6
+times as large at the third rung; that of rounding falls, and that of many kinks stays. Up to the second number it is no
+third derivative."""
+
+
 CLAIMED, AGREES = 3.0, 0.1
 """A measurement at one radius stands if it agrees with what the search claims from a nearer one: CLAIMED times their
 difference is the error, and has to be at most this share of the curvature. A kink, a + J/t, would leave 1.1 times the
@@ -145,7 +158,7 @@ def on_same_sample(
     for the r where they disagree least (`ladder.plateau`). The error is what the radii disagree by. Rounding adds to
     it: a gradient is off by σ, which is spread over all coordinates, so that the part along v is about σ/√d. In half
     precision 2⁻⁷ of the curvature is added. The measurement is not consistent if the differences do not shrink as those
-    of a smooth function do, or if the error is more than half of the curvature.
+    of a smooth function do, or if the error is more than half of the curvature. Given ∇f(x), what is `uneven` is told.
 
     Cost: two gradients where a claim agrees, or one if `one_sided`; six more where it does not; up to 20 where the
     first radii disagree; and up to 24 more if `to_the_ground`, which is for directions that were found far out.
@@ -164,7 +177,8 @@ def on_same_sample(
             forward_probe(f, x, v, r, grad0) if one_sided and grad0 is not None else opposite_probes(f, x, v, r, grad0)
         )
         error = CLAIMED * abs(one.curvature - claimed) + along / r + sums * max(scale.smoothness, abs(one.curvature))
-        if error <= AGREES * abs(one.curvature) and not one.low_precision:
+        uneven = one.even(r) > UNEVEN * abs(one.curvature) + math.sqrt(1.5) * scale.noise / r
+        if error <= AGREES * abs(one.curvature) and not one.low_precision and not uneven:
             return Measurement(
                 curvature=one.curvature,
                 error=error,
@@ -177,6 +191,9 @@ def on_same_sample(
     limits = (scale.smallest_radius, scale.largest_radius)
     found = ladder.plateau(at, r, rounding=along / r, within=limits, to_the_ground=to_the_ground)
     near, far = seen[found.radius], max(seen.items())[1]
+    third = sorted(t for t in seen if t >= found.radius)[2]
+    even = near.even(found.radius)
+    uneven = UNEVEN * abs(found.value) < even and seen[third].even(third) < GROWS * even
     error = found.error + (HALF_ROUNDING * abs(found.value) if near.low_precision else 0.0)
     error += sums * max(scale.smoothness, abs(found.value))
     return Measurement(
@@ -188,4 +205,5 @@ def on_same_sample(
         fresh=False,
         hessian_lipschitz=far.hessian_lipschitz,
         jump=found.jump,
+        uneven=2.0 * found.radius * even if uneven else 0.0,
     )

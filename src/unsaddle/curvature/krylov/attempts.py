@@ -130,6 +130,10 @@ class Attempts:
             there = replace(self._plain, central=True, noise=0.0, smallest_radius=seen.radius)
             self.left.insert(0, self._attempt(there))
 
+    def keep_between_kinks(self) -> None:
+        """Leaves those attempts only that stay between the kinks next to x."""
+        self.left = [attempt for attempt in self.left if attempt.between_kinks]
+
     def too_coarse(self, gamma: float) -> bool:
         """Whether rounding hides γ at every radius."""
         return self._coarse.wanted_radius(gamma) > self._farthest

@@ -34,22 +34,26 @@ def careful_search(search: Search) -> Candidate:
     The first radius follows from the precision of x alone. What is found there is measured, and needs no more. Else the
     gradients around x are surveyed, and attempts are made one after the other (`Attempts`). Each one that fails says
     why, and changes what is left: the next is nearer to x, from both sides, or as far out as the jumps that it met ask
-    for.
+    for. A direction that was measured over kinks is kept, and returned if none is found between them.
     """
     if not search.affords(SURVEY_GRADIENTS + CHECK_GRADIENTS):
         raise Inconclusive(Status.BUDGET_SPENT)
     radius_is_open = search.question.smallest_radius is None and gradient_error(search.f_hat) == 0.0
     around = surveyed(search) if search.question.survey_first or not radius_is_open else None
     first: KrylovCandidate | None = None
+    kept: KrylovCandidate | None = None
     if radius_is_open and (around is None or allows(around, search, FIRST_RADIUS[search.x.dtype])):
         first = _at_first_radius(search)
-        if first is not None and first.is_confirmed:
+        if first is not None and first.is_confirmed and not first.over_kinks:
             return replace(first, survey=around)
     around = surveyed(search) if around is None else around
     if around.again is not None:  # The first gradient is that of a solver that had not moved.
         search.f_hat.renew(around.again)
 
     attempts, failed = Attempts(search, around, radius_is_open=radius_is_open), None
+    if first is not None and first.is_confirmed:
+        kept, first = replace(first, survey=around).with_jump(), None
+        attempts.keep_between_kinks()
     if first is not None and first.vector is not None:  # It was measured already, and was not confirmed.
         failed, first = replace(first, survey=around).with_jump(), None
         attempts.learn(failed)
@@ -67,11 +71,17 @@ def careful_search(search: Search) -> Candidate:
                 return candidate
             continue  # Half precision is flat next to x.
         candidate, decided = _decided(search, candidate, attempt)
-        if decided:
+        if decided and not candidate.over_kinks:
             return candidate
+        if decided:
+            kept = candidate.with_jump()
+            attempts.keep_between_kinks()
+            continue
         if not attempt.between_kinks:
             failed = candidate.with_jump()
             attempts.learn(failed)
+    if kept is not None:
+        return kept
     assert failed is not None
     return _undecided(search, failed, attempts)
 

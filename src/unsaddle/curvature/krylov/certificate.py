@@ -28,6 +28,13 @@ as a Ritz vector averages the errors of many products."""
 LARGEST_NOISE_SHARE = 0.3
 """Rounding as a share of γ at the smallest radius, for functions that are not quadratic within the first radius."""
 
+SURE = 0.25
+"""A Ritz value claims a curvature if the asymmetry of the products is at most this share of it. Else an odd part of the
+truncation may have made it, or a kink."""
+
+DIFFERS = 0.5
+"""Products nearer to x claim another curvature if a measurement farther out differs by this share of theirs."""
+
 SOFT_DELTA = 1e-4
 """δ of the proof that ends the steps farther than γ. One start in twenty would hide soft curvature; these steps are
 there to see it."""
@@ -95,9 +102,26 @@ class KrylovCandidate(Candidate):
         """Whether the curvature along the vector was measured, and is negative beyond its error."""
         return self.measured is not None and self.measured.is_negative
 
+    @property
+    def claimed(self) -> float | None:
+        """The lowest Ritz value, if it claims a curvature: products that are not symmetric claim none."""
+        return self.lowest if self.asymmetry <= SURE * abs(self.lowest) else None
+
+    @property
+    def over_kinks(self) -> bool:
+        """Whether the curvature was found, and measured over kinks or noise: the two sides of x differ, or the products
+        of the search, nearer to x, claim another one."""
+        seen = self.measured
+        if seen is None or self.status is not Status.FOUND:
+            return False
+        differs = abs(seen.curvature - self.lowest) > DIFFERS * abs(self.lowest)
+        return seen.uneven > 0.0 or (differs and seen.radius > self.scale.radius)
+
     def with_jump(self) -> KrylovCandidate:
         """The candidate, with how far the gradient jumped where the search probed: at kinks, or by noise."""
-        seen = self.asymmetry * self.scale.radius if self.measured is None else self.measured.jump
+        seen = self.asymmetry * self.scale.radius
+        if self.measured is not None:
+            seen = max(self.measured.jump, self.measured.uneven, seen) if self.is_confirmed else self.measured.jump
         return replace(self, jump=max(self.jump, seen))
 
 
@@ -141,7 +165,6 @@ def krylov(
     softly = _log_unlucky(x, min(settings.delta, SOFT_DELTA))
     history: list[tuple[int, float]] = []
     radius, steps, gap = settings.smallest_radius, 0, settings.gap
-    widest = math.inf if gap is None else 2.0 * gap.radius
     if gap is not None:
         radius = gap.radius
 
@@ -152,7 +175,7 @@ def krylov(
             return
         probes = between_kinks.opposite(f_hat.f, x, q, f_hat.grad0, gap)
         torch.div(probes.difference, 2.0 * probes.radius, out=out)
-        radius, gap = min(radius, probes.radius), replace(gap, radius=min(2.0 * probes.radius, widest))
+        radius, gap = min(radius, probes.radius), gap.wider(probes.radius, 2.0)
 
     # `start` is for comparisons only: the proof that there is nothing needs a random start.
     start = vectors.random_direction(x, generator) if start is None else start

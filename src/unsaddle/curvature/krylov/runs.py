@@ -12,7 +12,7 @@ from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, krylov
 from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.search import Search
-from unsaddle.measure.between_kinks import Gap, holds_far_out, measured
+from unsaddle.measure.between_kinks import Gap, excludes_stairs, holds_far_out, measured
 from unsaddle.measure.direction import on_same_sample
 
 FEW_DIMENSIONS = 10
@@ -28,10 +28,6 @@ above this share of L1, which rounding does not explain in float64."""
 BETWEEN_KINKS = 4
 """Gradients of a product between kinks: two, and two more where it has to come nearer to x, which is every other time
 at most."""
-
-SURE = 0.25
-"""A Ritz value claims a curvature if the asymmetry of the products is at most this share of it. Else an odd part of the
-truncation may have made it."""
 
 
 def settings_for(search: Search, **how: Any) -> KrylovSettings:
@@ -69,8 +65,7 @@ def measured_along(
     """The candidate, with the curvature along its vector measured; its Ritz value may claim one."""
     assert candidate.vector is not None
     v = candidate.vector.div_(vectors.norm(candidate.vector))
-    claims = claims and candidate.asymmetry <= SURE * abs(candidate.lowest)
-    claimed = candidate.lowest if claims else None
+    claimed = candidate.claimed if claims else None
     how = {"one_sided": one_sided, "to_the_ground": to_the_ground}
     seen = on_same_sample(f_hat.f, f_hat.x, v, candidate.scale, f_hat.grad0, claimed=claimed, **how)
     return replace(candidate, vector=v, measured=seen)
@@ -81,12 +76,12 @@ def measured_between_kinks(
 ) -> KrylovCandidate:
     """The candidate, with the curvature along its vector measured between the kinks next to x.
 
-    A doubtful one, which may be that of a staircase, has to be there farther out, too.
+    A doubtful one, which may be that of a staircase, has to be there farther out, too, unless the search excludes that.
     """
     assert candidate.vector is not None
     f, x, v = f_hat.f, f_hat.x, candidate.vector.div_(vectors.norm(candidate.vector))
-    known = {"claimed": candidate.lowest, "smoothness": candidate.scale.smoothness}
-    seen = measured(f, x, v, f_hat.grad0, gap, **known)
+    seen = measured(f, x, v, f_hat.grad0, gap, claimed=candidate.claimed, smoothness=candidate.scale.smoothness)
+    doubtful = doubtful and not excludes_stairs(x, gap, candidate.scale.radius, candidate.steps)
     if doubtful and seen.is_negative and not holds_far_out(f, x, v, seen.curvature):
         seen = replace(seen, consistent=False)
     return replace(candidate, vector=v, measured=seen)
