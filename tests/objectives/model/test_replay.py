@@ -77,6 +77,28 @@ def test_inside_the_point_is_that_of_before_and_other_samples_can_be_evaluated()
     before.check()
 
 
+def test_a_loss_that_evaluates_the_model_elsewhere_leaves_it_where_it_is():
+    model, inside = nn.Linear(2, 1), []
+    data = TensorDataset(torch.eye(2))
+
+    def loss(model, batch):
+        if inside:
+            f = inside.pop()
+            f.grad_at_sum(F.point, torch.ones_like(F.point), 5.0)
+            inside.append(f)
+        return model(batch[0]).square().mean()
+
+    F = ModelObjective(model, loss, data)
+    f, x = F.sample(), F.point
+    u = torch.ones_like(x)
+    expected = f.grad_at_sum(x, u, 1.0)
+    inside.append(f)
+    with f.held():
+        assert torch.equal(f.grad_at_sum(x, u, 1.0), expected)
+        assert torch.equal(f.grad_at_sum(x, u, 1.0), expected)
+    assert F.parameters.is_at(x)
+
+
 def test_an_observer_finds_the_model_as_before_after_each_evaluation():
     _, F = objective()
     x, homes = F.point, []

@@ -121,6 +121,11 @@ class FlatParameters:
             self._remembered_parts = _parts(self._remembered, self._own())
         return self._remembered
 
+    def here(self) -> Tensor:
+        """The current parameters, also inside `away`: in the vector of `remembered` if they are there."""
+        home = self.remembered()
+        return home if not self._away or self.is_at(home) else self.point()
+
     def forget(self) -> None:
         """Free the vector of `remembered`."""
         self._remembered, self._remembered_parts = None, ()

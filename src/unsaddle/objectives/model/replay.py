@@ -120,23 +120,27 @@ class Replayed(Oracle):
     @contextlib.contextmanager
     def _at(self, x: Tensor, u: Tensor | None, scale: float) -> Iterator[Callable[[], None]]:
         """Inside, the parameters are x + scale·u. Yields a function that raises if they were changed."""
-        with self._untouched() if self._saved is None else self._saved.one_more(self._start):
-            self._flat.move(x, u, scale)
-            versions = self._versions()
+        held, self._saved = self._saved, None  # An evaluation inside of this one saves the model for itself.
+        try:
+            with self._untouched() if held is None else held.one_more(self._start):
+                self._flat.move(x, u, scale)
+                versions = self._versions()
 
-            def check_unchanged() -> None:
-                changed = [name for name, version in self._versions().items() if version != versions[name]]
-                if u is None:  # Writing may bypass version counters. All searches begin at x, so compare values here.
-                    changed.extend(self._flat.differing(x))
-                if changed:
-                    raise RuntimeError(
-                        f"{self._what} changed {changed[0]!r} while it was evaluated, so its gradients mean nothing: "
-                        "expected forward and backward alone; take out what steps an optimizer or writes to weights (a "
-                        "step in a hook or in the closure, Embedding(max_norm=...))"
-                    )
+                def check_unchanged() -> None:
+                    changed = [name for name, version in self._versions().items() if version != versions[name]]
+                    if u is None:  # Writing may bypass version counters. All searches begin at x, so compare here.
+                        changed.extend(self._flat.differing(x))
+                    if changed:
+                        raise RuntimeError(
+                            f"{self._what} changed {changed[0]!r} while it was evaluated, so its gradients mean "
+                            "nothing: expected forward and backward alone; take out what steps an optimizer or writes "
+                            "to weights (a step in a hook or in the closure, Embedding(max_norm=...))"
+                        )
 
-            with torch.enable_grad():
-                yield check_unchanged
+                with torch.enable_grad():
+                    yield check_unchanged
+        finally:
+            self._saved = held
 
     def _untouched(self) -> contextlib.AbstractContextManager[Saved]:
         return untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks)

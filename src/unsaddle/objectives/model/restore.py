@@ -79,7 +79,7 @@ class Saved:
         devices = {p.device for p in parameters.values()} | {t.device for *_, t, _ in self._tensors}
         self._random = RandomState.capture(devices)
         self._hooks = hooks.Silenced(parameters.values() if skip_hooks else ())
-        self._flat, self._home = flat, flat.remembered()
+        self._flat, self._home = flat, flat.here()
 
     def clear(self) -> None:
         for parameter, _ in self._grads:
