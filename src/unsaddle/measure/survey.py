@@ -43,6 +43,10 @@ CLEAR = 10.0 * NOISES / CONTRADICTS
 TINY = 1e-30
 """‖x‖ up to this counts as zero: products with x may underflow."""
 
+NARROW = 10.0
+"""Products next to x that are so many times longer than those farther out come from narrow structure, of f or of the
+error of its gradient. Those within a step of a staircase are shorter, as they lack a part of f."""
+
 REMEMBERS = 3.0
 """Gradients have memory if the one at x, taken again after a far move, differs by this many times the noise."""
 
@@ -62,6 +66,9 @@ class Survey:
     """Whether the noise hides the Hessian on the rung of `noise`."""
     nearest: float = 0.0
     """Gradients nearer to x than this mislead: the function computes in less than the precision of x. 0 if none do."""
+    narrow: float = 0.0
+    """Where `nearest` is above zero: a radius next to x at which products are far longer than from `nearest` on. They
+    may be those of structure that is narrower. 0 if there is none."""
     far_noise: float = 0.0
     """σ on the far rung; 0 where there is none. It contains truncation."""
     again: Tensor | None = None
@@ -172,5 +179,7 @@ def _staircase(seen: Survey, rung: Callable[[float], _Rung], near: _Rung, middle
             break
         first = nearer
     noise = first.noise if seen.again is None else max(first.noise, seen.noise)
-    seen = replace(seen, nearest=first.radius, suspicious=True, broken=first is far)
+    longer = near.size > NARROW * first.size and not near.drowned and seen.again is None
+    narrow = near.radius if longer and near.radius < first.radius else 0.0
+    seen = replace(seen, nearest=first.radius, narrow=narrow, suspicious=True, broken=first is far)
     return replace(seen, noise=noise, curvature=first.size, drowned=first.drowned)

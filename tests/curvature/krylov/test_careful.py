@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unsaddle import Function
+from unsaddle import Function, is_minimum
 from unsaddle.curvature import Status
 from unsaddle.curvature.extract import answer
 from unsaddle.curvature.question import Question
@@ -94,3 +94,24 @@ def test_kinks_beside_x_are_left_out_next_to_it() -> None:
     seen = found(bent, ASKED, -0.3)
     assert seen.status is Status.FOUND
     assert seen.curvature == pytest.approx(-0.3, rel=0.05)
+
+
+@pytest.mark.parametrize("part_of_f", [True, False])
+def test_structure_that_is_narrow_beside_a_large_x_counts_if_values_have_it_too(part_of_f: bool) -> None:
+    """As in FLETCBV3 of CUTEst, where ‖x‖ = 4e8 and the waves have a length of 2π. From ‖x‖/1000 on they average out."""
+    x0, soft = 1e8 * point(), 1e-8
+
+    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+        z = x - x0
+        waves = torch.cos(z).sum() if part_of_f else torch.zeros((), dtype=DOUBLE)
+        return 0.5 * soft * z @ z + waves, soft * z - torch.sin(z)
+
+    verdict = is_minimum(Function(value_and_grad, gradient=True), x0)
+    around = verdict.evidence.survey
+    assert around is not None
+    assert 0.0 < around.narrow < 1.0 < around.nearest
+    if part_of_f:
+        assert verdict.kind == "saddle"
+        assert verdict.curvature == pytest.approx(-1.0, rel=1e-3)
+    else:
+        assert verdict.kind != "saddle"

@@ -18,7 +18,7 @@ STEPS = 2000
 """The most steps of a search."""
 
 STEPS_BETWEEN_KINKS = 100
-"""The most steps of a search between kinks, which excludes nothing."""
+"""The most steps of a search that excludes nothing: between kinks, or in narrow structure."""
 
 NOISE_SHARE = {torch.float32: 0.1, torch.float64: 1e-4}
 """Rounding in a product as a share of γ, at the radius of the first attempt."""
@@ -50,13 +50,21 @@ class Attempt:
     near: bool = False
     """Whether it stays near to x, whatever the noise: kinks look like noise there."""
     between_kinks: bool = False
-    """Whether it stays between the kinks next to x. The gap between them is measured when its turn has come. It only
-    looks for a direction: beyond the kinks f may fall, so that "nothing" between them does not count."""
+    """Whether it stays between the kinks next to x. The gap between them is measured when its turn has come. Beyond the
+    kinks f may fall, so that "nothing" between them does not count."""
     doubtful: bool = False
     """Whether gradients next to x may be those of a staircase. Then a direction counts if f bends down along it farther
     out, too."""
+    narrow: bool = False
+    """Whether it looks at structure next to x that gradients farther out do not see. It may be an error of gradients,
+    so a direction counts if values bend down along it, too."""
     met: float = 0.0
     """How far the gradient jumps nearer to x, at kinks or by noise, if the search goes so far out because of that."""
+
+    @property
+    def only_finds(self) -> bool:
+        """Whether only a direction counts that it finds: "nothing" tells nothing, nor does its failure."""
+        return self.between_kinks or self.narrow
 
     def scale(self, scale: Scale) -> Scale:
         """The constants for measuring what this search found."""
@@ -69,6 +77,7 @@ class Attempts:
 
     | attempt | radius | products |
     |---|---|---|
+    | narrow | next to x, if products are far longer there | central |
     | plain | rounding is a small share of γ | forward |
     | coarse | rounding is a third of γ | forward |
     | near | next to x, whatever the noise | forward |
@@ -104,6 +113,9 @@ class Attempts:
         self.left += [self._attempt(s) for s in last] + self._far
         if around.broken:
             self.left = [replace(attempt, doubtful=True) for attempt in between] + self.left
+        if around.narrow > 0.0 and radius_is_open:
+            inside = replace(inside, noise=0.0, smallest_radius=around.narrow, largest_radius=around.nearest)
+            self.left.insert(0, Attempt(settings=inside, noise=0.0, near=True, narrow=True))
         self._learned_at = math.inf
 
     def _attempt(self, settings: KrylovSettings) -> Attempt:

@@ -16,6 +16,7 @@ from unsaddle.curvature.krylov.runs import (
     measured_between_kinks,
     run,
     settings_for,
+    values_bend_down,
     with_what_is_seen,
 )
 from unsaddle.curvature.krylov.surroundings import SURVEY_GRADIENTS, allows, surveyed
@@ -64,10 +65,10 @@ def careful_search(search: Search) -> Candidate:
         reused, first = first if first is not None and attempts.allow(first) else None, None
         candidate = reused or run(search, attempt.settings, CHECK_GRADIENTS, search.question.keep_history)
         candidate = replace(candidate, scale=attempt.scale(candidate.scale), survey=around)
-        if candidate.exhausted and not attempt.between_kinks:  # The attempt before it has more to say.
+        if candidate.exhausted and not attempt.only_finds:  # The attempt before it has more to say.
             return replace(failed or candidate, vector=None, status=Status.BUDGET_SPENT)
         if candidate.exhausted or candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
-            if failed is None and not attempt.between_kinks:
+            if failed is None and not attempt.only_finds:
                 return candidate
             continue  # Half precision is flat next to x.
         candidate, decided = _decided(search, candidate, attempt)
@@ -77,7 +78,7 @@ def careful_search(search: Search) -> Candidate:
             kept = candidate.with_jump()
             attempts.keep_between_kinks()
             continue
-        if not attempt.between_kinks:
+        if not attempt.only_finds:
             failed = candidate.with_jump()
             attempts.learn(failed)
     if kept is not None:
@@ -103,14 +104,15 @@ def _decided(search: Search, candidate: KrylovCandidate, attempt: Attempt) -> tu
     """The candidate with what checks tell, and whether they bear it out: a direction is measured, "nothing" asks that
     f is quadratic."""
     f_hat, central, gap = search.f_hat, attempt.settings.central, attempt.settings.gap
+    if attempt.only_finds and candidate.vector is None:
+        return candidate, False
     if gap is not None:
-        if candidate.vector is None:
-            return candidate, False
         candidate = measured_between_kinks(f_hat, candidate, gap, doubtful=attempt.doubtful)
         return candidate, candidate.is_confirmed
     if candidate.vector is not None:
-        candidate = measured_along(f_hat, candidate, to_the_ground=central)
-        return (replace(candidate, jump=attempt.met), True) if candidate.is_confirmed else (candidate, False)
+        candidate = measured_along(f_hat, candidate, to_the_ground=central and not attempt.narrow)
+        confirmed = candidate.is_confirmed and (not attempt.narrow or values_bend_down(f_hat, candidate))
+        return (replace(candidate, jump=attempt.met), True) if confirmed else (candidate, False)
     candidate, quadratic = checked(f_hat, candidate, central)
     if quadratic:
         return with_what_is_seen(search, candidate), True

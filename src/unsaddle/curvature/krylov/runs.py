@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.displaced import VALUE_ROUNDING, DisplacedFunction
 from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, krylov
 from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.search import Search
@@ -85,6 +87,20 @@ def measured_between_kinks(
     if doubtful and seen.is_negative and not holds_far_out(f, x, v, seen.curvature):
         seen = replace(seen, consistent=False)
     return replace(candidate, vector=v, measured=seen)
+
+
+def values_bend_down(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bool:
+    """Whether values, too, bend down along the vector: half as much at least as gradients say. Two values.
+
+    They are taken as near to x as their rounding allows.
+    """
+    assert candidate.vector is not None
+    assert candidate.measured is not None
+    f, x, v, c = f_hat.f, f_hat.x, candidate.vector, candidate.measured.curvature
+    rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(f_hat.value0)
+    length = max(candidate.measured.radius, math.sqrt(32.0 * rounding / abs(c)))
+    above, below = (float(f.value(torch.add(x, v, alpha=sign * length))) for sign in (1.0, -1.0))
+    return above + below - 2.0 * f_hat.value0 <= c * length**2 / 2.0
 
 
 def with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCandidate:
