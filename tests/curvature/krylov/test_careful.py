@@ -98,7 +98,7 @@ def test_kinks_beside_x_are_left_out_next_to_it() -> None:
 
 @pytest.mark.parametrize("part_of_f", [True, False])
 def test_structure_that_is_narrow_beside_a_large_x_counts_if_values_have_it_too(part_of_f: bool) -> None:
-    """As in FLETCBV3 of CUTEst, where ‖x‖ = 4e8 and the waves have a length of 2π. From ‖x‖/1000 on they average out."""
+    """As in FLETCBV3 of CUTEst: ‖x‖ = 4e8, and waves have a length of 2π. From ‖x‖/1000 on they average out."""
     x0, soft = 1e8 * point(), 1e-8
 
     def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
