@@ -18,25 +18,25 @@ from ase.data.colors import jmol_colors
 
 from benchmarks.ase_molecules import SYMMETRIC, calculator, relaxed
 from unsaddle.interop.ase import is_minimum
+from unsaddle.pictures import BLUE, MEASURED, PREDICTED, VERMILION
 
 SHOWN = ("ammonia, flat", "ethane, eclipsed", "cyclohexane, flat")
 VIEWS = {"ammonia, flat": (-70, 20), "ethane, eclipsed": (-75, 35), "cyclohexane, flat": (-65, 15)}
 """Degrees about x, then about y."""
-COLOURS = {"minimum": "#1f4e8c", "saddle": "#c0504d"}
+COLOURS = {"minimum": BLUE, "saddle": VERMILION}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=Path, required=True, help="rows of ase_saddles --only molecules")
+    parser.add_argument("--rows", type=Path, help="rows of ase_saddles --only molecules; without, only modes are drawn")
     parser.add_argument("--cache", type=Path, default=Path("out/ase"), help="that of ase_saddles")
     parser.add_argument("--figures", type=Path, default=Path("docs/figures"), help="where to write")
     arguments = parser.parse_args()
     arguments.figures.mkdir(parents=True, exist_ok=True)
     modes(arguments.cache, arguments.figures / "molecules-modes.png")
-    calls(
-        [json.loads(line) for line in arguments.rows.read_text().splitlines()],
-        arguments.figures / "molecules-calls.png",
-    )
+    if arguments.rows is not None:
+        rows = [json.loads(line) for line in arguments.rows.read_text().splitlines()]
+        calls(rows, arguments.figures / "molecules-calls.png")
     return 0
 
 
@@ -56,7 +56,7 @@ def modes(cache: Path, file: Path) -> None:
         above.set_title(f"{name}\n{abs(verdict.frequency):.0f}i cm⁻¹", fontsize=9)
         drawn = verdict.plot().axes[0]
         for line, style in zip(drawn.get_lines()[:2], ("-", "--"), strict=True):
-            below.plot(*line.get_data(), style, color="black" if style == "-" else "#c0504d", lw=1.2)
+            below.plot(*line.get_data(), style, color=MEASURED if style == "-" else PREDICTED, lw=1.2)
         below.set_ylim(*_limits(drawn.get_lines()[0].get_ydata()))
         below.set_xlabel("displacement, Å", fontsize=8)
         _plain(below)
@@ -83,7 +83,7 @@ def molecule(axes: Any, atoms: Atoms, mode: Any, view: tuple[float, float]) -> N
         colour = jmol_colors[atoms.numbers[i]]
         axes.scatter(x[i], y[i], s=300 * radii[i], color=colour, edgecolors="#444444", linewidths=0.6, zorder=depth[i])
     along = (ends.positions - turned.positions).T
-    how = {"angles": "xy", "scale_units": "xy", "scale": 1.0, "width": 0.008, "color": "#c0504d", "zorder": 100}
+    how = {"angles": "xy", "scale_units": "xy", "scale": 1.0, "width": 0.008, "color": VERMILION, "zorder": 100}
     axes.quiver(x, y, along[0], along[1], **how)
     axes.set_aspect("equal")
     axes.margins(0.25)

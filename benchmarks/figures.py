@@ -33,6 +33,7 @@ COMMANDS = {
     "complexity-*": f"unsaddle complexity --out results/reproduce && {HERE}",
     "edge-of-stability.svg": "python -m benchmarks.monitor --threads 1 --figure docs/figures/edge-of-stability.svg",
     "methods.png": "python -m benchmarks.methods --seeds 2 --threads 1 --figure docs/figures/methods.png",
+    "molecules-modes.png": "python -m benchmarks.ase_figure",
     "molecules-*": "python -m benchmarks.ase_saddles --only molecules --out out/ase.jsonl && "
     "python -m benchmarks.ase_figure --rows out/ase.jsonl",
     "reproduce-gisette-*": f"unsaddle reproduce --data mnist.npz --as gisette --out results/mnist && {MNIST}",

@@ -45,6 +45,7 @@ from unsaddle.experiments.data_cases import ROWS
 from unsaddle.experiments.table_one import EXTRACTORS, what_ran
 from unsaddle.experiments.watch import BLIND, PATH_FIELDS, solve
 from unsaddle.methods import RIVALS, method_names, minimize
+from unsaddle.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 
 NEON = tuple(name for name in method_names() if name.startswith("neon-"))
 WITH_NEON_INSIDE = tuple(name for name, rival in RIVALS.items() if rival.takes_extractor)
@@ -222,13 +223,13 @@ def judge(report: Report, by_problem: dict[str, dict[str, list[dict[str, Any]]]]
 
 PANELS = ("chain", "noisy chain", "noisy phases", "sigmoid, a9a", "u∘v, phishing", "u∘v, mushrooms")
 LINES = {
-    what_ran("neon-scsg", "neon+"): "C0",
-    what_ran("neon-svrg", "neon+"): "C2",
-    what_ran("neon-sgd", "neon+"): "C1",
-    "noisy-sgd tuned": "C3",
-    "sgld tuned": "C4",
-    "svrg-hessian": "C5",
-    "scsg": "0.6",
+    what_ran("neon-scsg", "neon+"): VERMILION,
+    what_ran("neon-svrg", "neon+"): GREEN,
+    what_ran("neon-sgd", "neon+"): BLUE,
+    "noisy-sgd tuned": ORANGE,
+    "sgld tuned": PURPLE,
+    "svrg-hessian": BLACK,
+    "scsg": GREY,
 }
 
 

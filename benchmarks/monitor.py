@@ -17,6 +17,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from benchmarks.spectrum_peers import timed
 from benchmarks.trained_networks import Network, digit, networks
 from unsaddle import CurvatureMonitor, ModelObjective, eigenpairs
 from unsaddle.objectives.model.parameters import FlatParameters
+from unsaddle.pictures import BLUE, GREEN, ORANGE, drawn
 from unsaddle.torch_optim.monitor_limit import sizes
 
 WITHIN, OVERHEAD = 0.05, 0.05
@@ -180,16 +182,20 @@ def descend(rate: float, args: Namespace) -> Edge:
 
 def draw(args: Namespace) -> int:
     """The edge of stability: λ_max rises to 2/η and stays there, while the loss goes on falling, no more evenly."""
-    from matplotlib.figure import Figure
-
     edges = [descend(rate, args) for rate in args.rates]
-    figure = Figure(figsize=(9.0, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for edge, colour in zip(edges, ("tab:blue", "tab:orange", "tab:green"), strict=False):
+    with drawn(7.0, 2.8) as figure:
+        _draw(edges, *figure.subplots(1, 2))
+        figure.savefig(args.figure, metadata={"Date": None} if args.figure.suffix == ".svg" else None)
+    return 0
+
+
+def _draw(edges: list[Edge], left: Any, right: Any) -> None:
+    for edge, colour in zip(edges, (BLUE, ORANGE, GREEN), strict=False):
         left.plot(range(1, len(edge.losses) + 1), edge.losses, color=colour, linewidth=0.8, label=f"η = {edge.rate:g}")
-        right.plot(*zip(*edge.seen, strict=True), color=colour, linewidth=1.0)
-        right.plot(*zip(*edge.truth, strict=True), "o", color=colour, markersize=3.5)
-        right.axhline(2.0 / edge.rate, color=colour, linestyle=":", linewidth=1.0)
+        monitor, lanczos, limit = ("monitor", "Lanczos", "2/η") if edge is edges[0] else (None, None, None)
+        right.plot(*zip(*edge.seen, strict=True), color=colour, linewidth=1.0, label=monitor)
+        right.plot(*zip(*edge.truth, strict=True), "o", color=colour, markersize=3.5, label=lanczos)
+        right.axhline(2.0 / edge.rate, color=colour, linestyle=":", linewidth=1.0, label=limit)
         if edge.warned is not None:
             right.axvline(edge.warned, color=colour, alpha=0.3, linewidth=3.0)
         off = [abs(dict(edge.seen)[step] / value - 1.0) for step, value in edge.truth]
@@ -200,12 +206,11 @@ def draw(args: Namespace) -> int:
     left.set_yscale("log")
     left.set_xlabel("step of gradient descent")
     left.set_ylabel("loss")
-    left.legend(frameon=False)
+    left.legend()
     right.set_xlabel("step of gradient descent")
-    right.set_ylabel("λ_max: line the monitor, dots Lanczos, dotted 2/η")
-    right.set_ylim(0.0, 2.6 / min(args.rates))
-    figure.savefig(args.figure)
-    return 0
+    right.set_ylabel("λ_max")
+    right.legend(ncols=3, loc="upper center")
+    right.set_ylim(0.0, 2.6 / min(edge.rate for edge in edges))
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 """Neon where training really is stuck, beside the bare optimizer, a random start and random kicks.
 
-    python -m benchmarks.stuck [--seeds 5] [--steps 1000] [--only LoRA] [--figure docs/figures/stuck.svg] [--kicks]
+    python -m benchmarks.stuck [--seeds 5] [--steps 1000] [--only LoRA] [--kicks]
+    python -m benchmarks.stuck --figure docs/figures/stuck.svg
     python -m benchmarks.stuck --scatter [--only LoRA]
 
 Each problem of `stuck_problems` starts exactly on a saddle that gradients do not leave. Four optimizers train it four
@@ -18,8 +19,8 @@ the way from there to the loss of the random start, in every run. Then the cases
 verdicts. Last, classifiers with all weights zero at batches of 8 to 256 (`stuck_leaving`): Neon leaves in every run,
 and with `--kicks` the best of nine kick sizes is beside it.
 
-With `--scatter`, only the share of random noise in a jump is varied: the final losses of Neon around Adam on each
-problem, for shares from 0 to 1.
+With `--figure`, only the losses of Adam on the first seed are drawn. With `--scatter`, only the share of random noise
+in a jump is varied: the final losses of Neon around Adam on each problem, for shares from 0 to 1.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from benchmarks import stuck_leaving
 from benchmarks.environment import ROOT, Report, options, table
 from benchmarks.stuck_problems import NOT_SADDLES, OPTIMIZERS, STUCK, Problem, batches
 from unsaddle import Event, Neon
+from unsaddle.pictures import BLUE, GREEN, GREY, ORANGE, drawn
 from unsaddle.torch_optim import plateau, policy, step_length
 from unsaddle.torch_optim.rules import Rules
 from unsaddle.torch_optim.state import State
@@ -116,7 +118,7 @@ def closure_of(
     return closure
 
 
-def study(report: Report, problem: Problem, seeds: int, steps: int) -> dict[tuple[str, str], list[Run]]:
+def study(report: Report, problem: Problem, seeds: int, steps: int) -> None:
     runs = {
         (name, way): [train(problem, name, seed, way, steps) for seed in range(report.seed, report.seed + seeds)]
         for name in OPTIMIZERS
@@ -163,7 +165,6 @@ def study(report: Report, problem: Problem, seeds: int, steps: int) -> dict[tupl
         else:
             print(f"           {text}: {left} of {len(shares)}", flush=True)
             report.row(settings={"claim": text}, status="stated", measured=left)
-    return runs
 
 
 def scatter(report: Report, problem: Problem, seeds: int, steps: int) -> None:
@@ -201,34 +202,30 @@ def not_saddles(report: Report, seeds: int, only: str) -> None:
         table("No saddles: first verdicts", ["case", "should be", "is"], rows)
 
 
-def figure(path: Path, runs: dict[str, dict[tuple[str, str], list[Run]]]) -> None:
-    """Loss curves of the first seed with Adam, one panel a problem."""
-    import matplotlib
+LOOKS = {
+    "random": (GREEN, "--", 1.2, "Adam, random start"),
+    "kick": (ORANGE, ":", 1.2, "Adam, kicked"),
+    "plain": (GREY, "-.", 1.2, "Adam"),
+    "neon": (BLUE, "-", 1.8, "Neon(Adam)"),
+}
+"""Of a way in the figure: colour, dashes, width and name."""
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
 
-    colours = {"plain": "#999999", "kick": "#d9a441", "random": "#7fb069", "neon": "#1f4e8c"}
-    dashes = {"plain": "-.", "kick": ":", "random": "--", "neon": "-"}
-    labels = {"plain": "Adam", "kick": "Adam, kicked", "random": "Adam, random start", "neon": "Neon(Adam)"}
-    fig, axes = plt.subplots(1, len(runs), figsize=(2.0 * len(runs), 2.2), squeeze=False, layout="constrained")
-    for ax, (name, by_way) in zip(axes[0], runs.items(), strict=True):
-        for way in ("random", "kick", "plain", "neon"):
-            run = by_way["adam", way][0]
-            window = 10
-            means = [statistics.fmean(run.losses[i : i + window]) for i in range(0, len(run.losses), window)]
-            xs = [window * i for i in range(len(means))]
-            width = 1.8 if way == "neon" else 1.2
-            ax.plot(xs, means, color=colours[way], ls=dashes[way], lw=width, label=labels[way])
-        ax.set_title(name, fontsize=8)
-        ax.tick_params(labelsize=7)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.set_xlabel("step", fontsize=7)
-    axes[0][0].set_ylabel("training loss", fontsize=7)
-    axes[0][0].legend(fontsize=6, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fig.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-    plt.close(fig)
+def figure(path: Path, seed: int, steps: int, window: int = 10) -> None:
+    """Loss curves with Adam, one panel a problem; means over `window` steps."""
+    problems = [make() for make in STUCK]
+    with drawn(2.0 * len(problems), 2.4) as fig:
+        axes = fig.subplots(1, len(problems))
+        for ax, problem in zip(axes, problems, strict=True):
+            for way, (colour, dashes, width, label) in LOOKS.items():
+                losses = train(problem, "adam", seed, way, steps).losses
+                means = [statistics.fmean(losses[i : i + window]) for i in range(0, len(losses), window)]
+                ax.plot(range(0, len(losses), window), means, color=colour, ls=dashes, lw=width, label=label)
+            ax.set_title(problem.name)
+            ax.set_xlabel("step")
+        axes[0].set_ylabel("training loss")
+        fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(LOOKS))
+        fig.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     print(f"figure: {path}, {path.stat().st_size / 1024:.0f} KB")
 
 
@@ -249,15 +246,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if chosen.only.lower() in make().name.lower():
                 scatter(report, make(), chosen.seeds, chosen.steps)
         return report.end(chosen.out)
-    runs = {}
+    if chosen.figure is not None:
+        figure(chosen.figure, report.seed, chosen.steps)
+        return 0
     for make in STUCK:
         problem = make()
         if chosen.only.lower() in problem.name.lower():
-            runs[problem.name] = study(report, problem, chosen.seeds, chosen.steps)
+            study(report, problem, chosen.seeds, chosen.steps)
     not_saddles(report, chosen.seeds, chosen.only)
     stuck_leaving.study(report, chosen.seeds, chosen.steps, chosen.only, chosen.kicks)
-    if chosen.figure is not None:
-        figure(chosen.figure, runs)
     return report.end(chosen.out)
 
 

@@ -12,7 +12,7 @@ def fenced(text: str) -> str:
     lines, inside = list[str](), False
     for line in text.splitlines():
         if line.lstrip().startswith(">>>") and not inside:
-            lines, inside = [*lines, "", "```python"], True
+            lines, inside = [*lines, "", "```pycon"], True
         elif inside and not line.strip():
             lines, inside = [*lines, "```"], False
         lines.append(line.strip() if inside and line.lstrip().startswith(">>>") else line)

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: comments for doctest are not shown, and the search needs no host."""
+"""Hooks of mkdocs: comments for doctest are not shown, prompts are known as such, and the search needs no host."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ SHIM, OURS = "https://unpkg.com/iframe-worker/shim", "iframe_worker.js"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The page without `# doctest: +...`."""
-    return re.sub(r"[ \t]*# doctest: [+\w, ]+$", "", markdown, flags=re.MULTILINE)
+    """The page without `# doctest: +...`. Examples with prompts are sessions, so that they are copied without them."""
+    markdown = re.sub(r"[ \t]*# doctest: [+\w, ]+$", "", markdown, flags=re.MULTILINE)
+    markdown = re.sub(r"(?<=\d) / (?=\d)", "\u00a0/\u00a0", markdown)  # Counts stay on one line.
+    return markdown.replace("```python\n>>>", "```pycon\n>>>")
 
 
 def on_post_build(config: Any, **_: Any) -> None:

@@ -266,6 +266,8 @@ class BaseObjective(ABC):
     """The ranks that evaluate it together; None in a single process."""
     parameters: object | None = None
     """The `FlatParameters` of a model, if x is made of them."""
+    model_mode: str = ""
+    """In which mode a model is, train or eval, in words; empty where both compute the same."""
 
     @property
     @abstractmethod
@@ -326,6 +328,7 @@ class Forwarding(BaseObjective):
         self.ranks = getattr(objective, "ranks", None)
         self.parameters = getattr(objective, "parameters", None)
         self.least_samples = getattr(objective, "least_samples", 1)
+        self.model_mode = getattr(objective, "model_mode", "")
 
     @property
     def num_samples(self) -> int | None:

@@ -15,7 +15,7 @@ from unsaddle.judgement.drop import NO_DIRECTION, Drop
 from unsaddle.judgement.judge import Judgement, Kind
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError
 from unsaddle.measure.where import Where, where
-from unsaddle.objective import Objective
+from unsaddle.objective import Objective, as_objective
 from unsaddle.told import as_html, as_text, counted
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class Verdict:
     """The reason in a sentence. If undecided, it says what would decide."""
     evidence: Curvature = field(repr=False)
     """The search for negative curvature, with all that it measured."""
+    model_mode: str = ""
+    """In which mode a model with dropout or batch norm was probed; empty if there is none of these."""
     _objective: Objective = field(repr=False)
     _x: Tensor = field(repr=False)
 
@@ -108,6 +110,7 @@ class Verdict:
             rows.append(("looked for", f"curvature below {-self.gamma:.3g}, at resolution {self.resolution:.2g}"))
         if self.kind is not Kind.NOT_STATIONARY and self.kind is not Kind.UNDECIDED:
             rows.append(("confidence", f"{self.confidence:.3g}"))
+        rows += [("mode", self.model_mode)] if self.model_mode else []
         rows.append(("cost", self._work()))
         return rows
 
@@ -182,6 +185,7 @@ def assembled(
         cost=found.cost if cost is None else cost,
         reason=reason,
         evidence=found,
+        model_mode=as_objective(objective).model_mode,
         _objective=objective,
         _x=x,
     )

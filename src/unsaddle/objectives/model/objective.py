@@ -17,7 +17,7 @@ from unsaddle.objective import Oracle
 from unsaddle.objectives import derivatives
 from unsaddle.objectives.model import data as batches
 from unsaddle.objectives.model import distributed as wrapped
-from unsaddle.objectives.model import hooks
+from unsaddle.objectives.model import hooks, mode
 from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.objectives.model.rank_data import SharedSource
 from unsaddle.objectives.model.replay import Replayed
@@ -125,6 +125,11 @@ class ModelObjective(OverParameters):
         """2 with batch norm in training, which has no statistics of one row; else 1."""
         modules = (m for module in self._modules for m in module.modules())
         return 2 if any(isinstance(m, _BatchNorm) and m.training for m in modules) else 1
+
+    @property
+    def model_mode(self) -> str:  # type: ignore[override]
+        """The mode of layers with dropout or batch norm, in words; empty if there are none."""
+        return mode.mode(m for module in self._modules for m in module.modules())
 
     @property
     def batch_size(self) -> int:
