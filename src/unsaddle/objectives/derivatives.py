@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -171,9 +173,19 @@ def of_rows(loss: Callable[..., Any], gradient: bool, hvp: Callable[..., Tensor]
     return oracle(lambda x: loss(x, *rows), gradient, None if hvp is None else lambda x, v: hvp(x, v, *rows))
 
 
-def check_callable(fun: Any, name: str) -> None:
-    """Raise a TypeError if `fun` is not callable, or a class, which makes an object instead of a number."""
+def check_callable(fun: Any, name: str, *arguments: str) -> None:
+    """Raise a TypeError if `fun` is not callable, or a class, which makes an object instead of a number; or if it
+    cannot be called with these arguments, where some are named."""
     if isinstance(fun, type):
         raise TypeError(f"{name} must be a function, got the class {fun.__name__}; pass an instance or a function")
     if not callable(fun):
         raise TypeError(f"{name} must be callable, got {type(fun).__name__}")
+    if not arguments:
+        return
+    with contextlib.suppress(ValueError):  # Some functions written in C do not tell what they take.
+        signature = inspect.signature(fun)
+        try:
+            signature.bind(*arguments)
+        except TypeError as error:
+            wanted = f"({', '.join(arguments)})"
+            raise TypeError(f"{name} must take {wanted}, got a function of {signature}: {error}") from None

@@ -53,7 +53,7 @@ class ClosureObjective(OverParameters):
     num_samples = 1
 
     def __init__(self, closure: Closure, flat: FlatParameters, sign: float = 1.0) -> None:
-        if not callable(closure):
+        if not callable(closure) or isinstance(closure, type):
             wanted = "a closure that sets gradients to zero, computes the loss, calls backward and returns the loss"
             raise TypeError(f"expected {wanted}, got {type(closure).__name__}")
         self.parameters = flat

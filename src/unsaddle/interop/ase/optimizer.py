@@ -70,7 +70,7 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
             chosen = {name: kwargs.pop(name) for name in ours.keys() & kwargs.keys() - theirs}
             check = ours | chosen
             self._most = checks.count(check.pop("max_escapes"), "max_escapes", at_least=0)
-            self._check = dict(zip(("gamma", "delta", "seed"), checked_settings(**check), strict=True))
+            self._check: dict[str, Any] = dict(zip(("gamma", "delta", "seed"), checked_settings(**check), strict=True))
             self._given = (args, kwargs)
             self._starts: list[Optimizer] = []
             self.verdict: StructureVerdict | None = None
