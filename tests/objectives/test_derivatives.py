@@ -226,6 +226,6 @@ def test_a_function_that_writes_to_its_point_does_not_write_to_the_callers(by_ha
 
 def test_a_function_of_other_arguments_is_refused():
     with pytest.raises(TypeError, match=re.escape("draw must take (size, generator), got a function of (x)")):
-        check_callable(lambda x: x, "draw", "size", "generator")
+        check_callable(lambda x: x, "draw", ["size", "generator"])
     for right in (lambda *a: a, lambda size, generator, more=0: 0, max, torch.add, torch.nn.MSELoss()):
-        check_callable(right, "draw", "size", "generator")
+        check_callable(right, "draw", ["size", "generator"])

@@ -67,7 +67,7 @@ def minimize(fun: Callable[[Any], Any], x0: Any, *, jit: bool = True, **asked: A
 
 def _flat(fun: Callable[[Any], Any], x: Any, jit: bool) -> tuple[JaxFunction, Tensor, Callable[[Tensor], Any]]:
     """The function of a flat vector, x as such a vector, and the map back to x's form."""
-    derivatives.check_callable(fun, "fun", "x")
+    derivatives.check_callable(fun, "fun", ["x"])
     try:
         dtypes = sorted({str(jnp.result_type(leaf)) for leaf in jax.tree.leaves(x)})
     except (TypeError, ValueError):
@@ -99,7 +99,7 @@ def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
     >>> f.sample().grad(torch.tensor([1.0, 2.0])).tolist()
     [1.0, 8.0]
     """
-    derivatives.check_callable(fun, "fun", "x")
+    derivatives.check_callable(fun, "fun", ["x"])
     return JaxFunction(fun, jit)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -173,14 +173,14 @@ def of_rows(loss: Callable[..., Any], gradient: bool, hvp: Callable[..., Tensor]
     return oracle(lambda x: loss(x, *rows), gradient, None if hvp is None else lambda x, v: hvp(x, v, *rows))
 
 
-def check_callable(fun: Any, name: str, *arguments: str) -> None:
+def check_callable(fun: Any, name: str, arguments: Sequence[str] | None = None) -> None:
     """Raise a TypeError if `fun` is not callable, or a class, which makes an object instead of a number; or if it
-    cannot be called with these arguments, where some are named."""
+    cannot be called with these arguments, where they are given."""
     if isinstance(fun, type):
         raise TypeError(f"{name} must be a function, got the class {fun.__name__}; pass an instance or a function")
     if not callable(fun):
         raise TypeError(f"{name} must be callable, got {type(fun).__name__}")
-    if not arguments:
+    if arguments is None:
         return
     with contextlib.suppress(ValueError):  # Some functions written in C do not tell what they take.
         signature = inspect.signature(fun)

@@ -41,9 +41,9 @@ class CountedFunction:
         self, fun: Any, jac: Any, args: tuple[Any, ...], lower: Array, upper: Array, hess: Any = None, hessp: Any = None
     ) -> None:
         taken = ("x", *(f"args[{i}]" for i in range(len(args))))
-        derivatives.check_callable(fun, "fun", *taken)
+        derivatives.check_callable(fun, "fun", taken)
         if callable(jac):
-            derivatives.check_callable(jac, "jac", *taken)
+            derivatives.check_callable(jac, "jac", taken)
         elif not (jac is True or (isinstance(jac, (str, bool, type(None))) and jac in SCHEMES)):
             raise ValueError(f"jac must be a callable, True, None, '2-point', '3-point' or 'cs', got {jac!r}")
         self._fun, self._jac, self._hess, self._hessp, self._args = fun, jac, hess, hessp, args
