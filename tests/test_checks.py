@@ -137,6 +137,18 @@ def test_a_formula_that_leaves_the_range_names_the_extreme_argument():
             run(scale=scale)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e-60, 1e60, 1e200])
+def test_numbers_are_extreme_on_both_sides(scale):
+    with pytest.raises(ValueError, match=r"scale=.* is too far from 1"):
+        _formula()(scale=scale, denominator=lambda scale: 0.0)
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1.0, 1e40])
+def test_numbers_between_are_not(scale):
+    with pytest.raises(ZeroDivisionError):
+        _formula()(scale=scale, denominator=lambda scale: 0.0)
+
+
 def test_other_arithmetic_errors_stay_as_they_are():
     """Ours at ordinary numbers are defects, and those of the caller's own code are the caller's."""
     with pytest.raises(ZeroDivisionError):

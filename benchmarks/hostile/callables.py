@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import unsaddle
-from benchmarks.hostile.values import HostileError, InterruptError, mostly, odd_value
+from benchmarks.hostile.values import HostileError, InterruptError, length, mostly, odd_value
 
 
 def torch_callable(r: random.Random) -> Callable[..., Any]:
@@ -145,7 +145,7 @@ def objective(r: random.Random) -> Any:
         lambda: unsaddle.FiniteSum(torch_callable(r), random_rows),
         lambda: unsaddle.FiniteSum(torch_callable(r), mostly(r, random_rows)),
         lambda: unsaddle.numpy_function(numpy_callable(r), numpy_gradient(r)),
-        lambda: unsaddle.Stream(torch_callable(r), mostly(r, lambda n, g: (random_rows[: min(n, 20)],), len)),
+        lambda: unsaddle.Stream(torch_callable(r), mostly(r, lambda n, g: (random_rows[: min(n, 20)],), length)),
         lambda: mostly(r, unsaddle.Function(torch_callable(r)), unsaddle.Function),
     )
     return r.choice(kinds)()

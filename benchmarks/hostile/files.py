@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.hostile.values import mostly
 from unsaddle.experiments import data, rows
 
 
@@ -45,7 +44,7 @@ def command_line(r: random.Random) -> Any:
         damaged = folder / "damaged"
         damaged.mkdir()
         row = {"experiment": r.choice(("compare", "reproduce", "complexity", "a")), "settings": {}, "value": 1}
-        row |= {"settings": mostly(r, {}, {"method": "sgd"})}
+        row |= {"settings": r.choice(({}, {}, {"method": "sgd"}, None, 3, math.nan, [], "a"))}
         (damaged / rows.FILE).write_bytes(rows.encode(row) + r.choice((b"", b"{}\n", b"\xff\n", b'{"a"', b"\n\n")))
         out = ["--out", str(r.choice((folder / "out", folder / "a file", damaged)))]
         commands = (

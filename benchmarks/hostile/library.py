@@ -18,6 +18,7 @@ from benchmarks.hostile.values import (
     HostileError,
     InterruptError,
     arguments,
+    length,
     mostly,
     net_unchanged,
     odd_value,
@@ -58,7 +59,7 @@ def descent(r: random.Random) -> Any:
         "eps": lambda: 10.0 ** r.uniform(-6, 2),
         "step_size": lambda: 10.0 ** r.uniform(-6, 3),
         "batch_size": lambda: r.randrange(1, 25),
-        "callback": lambda: len,
+        "callback": lambda: length,
     }
     how, F = {"max_samples": GRADIENTS} | settings(r, **more), objective(r)
     return unchanged(lambda x: unsaddle.minimize(F, x, **how), point(r))

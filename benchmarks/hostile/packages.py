@@ -34,7 +34,9 @@ def scipys(r: random.Random) -> Any:
 
     if r.random() < 0.1:
         F, how = objective(r), arguments(r, {"samples": lambda: r.randrange(1, 25), "seed": lambda: 3})
-        return unchanged(lambda x: hessian_operator(F, x, **how) @ mostly(r, np.ones(3), np.ones(2)), point(r))
+        vector = r.choice((np.ones(3), np.ones((3, 1)), np.ones(3, int), np.full(3, np.nan), np.ones(3, complex)))
+        # SciPy itself refuses other shapes.
+        return unchanged(lambda x: (H := hessian_operator(F, x, **how)) @ vector[: H.shape[0]], point(r))
     more = {
         "method": lambda: r.choice(METHODS),
         "bounds": lambda: r.choice(([(-1, 1)] * 3, [(0, None)] * 3, [(1, 1)] * 3, zip([0] * 3, [1] * 3, strict=True))),

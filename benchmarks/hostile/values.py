@@ -23,10 +23,32 @@ class InterruptError(BaseException):
     """What a hostile callable raises as Ctrl-C would: no `except Exception` stops it."""
 
 
+def length(x: Any) -> int:
+    """A function of the wrong kind. Its errors are its own, which those of `len` would not show."""
+    return len(x)
+
+
 def odd_value(r: random.Random) -> Any:
     """Something that an argument is probably not meant to be."""
     numbers = (0, -1, 1, 2**63, 10**30, -(10**30), 1e300, 1e-300, 5e-324, -0.0, math.nan, math.inf, -math.inf, 0.5, 1j)
-    others = (None, True, "a", "", b"a", [], [1], (), {}, {"a": 1}, object(), int, nn.Linear, len, Ellipsis, range(3))
+    others = (
+        None,
+        True,
+        "a",
+        "",
+        b"a",
+        [],
+        [1],
+        (),
+        {},
+        {"a": 1},
+        object(),
+        int,
+        nn.Linear,
+        length,
+        Ellipsis,
+        range(3),
+    )
     arrays = (np.zeros(3), np.int64(3), np.float32(0.1), np.array(["a"]), torch.zeros(3), torch.tensor(0.1), np.nan)
     return r.choice((*numbers, *others, *arrays))
 

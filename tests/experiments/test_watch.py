@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -59,3 +60,17 @@ def test_a_finite_sum_method_has_nothing_to_say_of_a_stream():
 def test_the_path_can_do_without_curvature():
     outcome = solve(cases.case("chain"), "noisy-sgd", 0, curvature=False)
     assert all(math.isnan(point[PATH_FIELDS.index("lowest_curvature")]) for point in outcome["path"])
+
+
+def test_ctrl_c_leaves_no_outcome_behind():
+    case = cases.case("chain")
+    judged = []
+
+    def gradient(x):
+        judged.append(x)
+        if len(judged) == 5:
+            raise KeyboardInterrupt
+        return case.gradient(x)
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(replace(case, gradient=gradient), "scsg", 0)

@@ -102,6 +102,18 @@ def test_what_is_no_scalar_or_no_function_is_refused():
         function(saddle).sample(2)
 
 
+@pytest.mark.parametrize("result", [int, object(), "a", {}, 10**30, 1j, None])
+def test_what_is_no_real_number_is_refused(result):
+    with pytest.raises(TypeError, match="fun must return a real number, got"):
+        function(lambda x: result, jit=False).sample().value_and_grad(torch.zeros(2))
+
+
+@pytest.mark.parametrize("result", [3, True])
+def test_a_constant_has_no_gradient(result):
+    value, grad = function(lambda x: result, jit=False).sample().value_and_grad(torch.zeros(2))
+    assert (float(value), grad.tolist()) == (float(result), [0.0, 0.0])
+
+
 def of_tree(p):
     return jnp.sum(p["a"] ** 2) - p["b"][0][0, 1] ** 2 + p["b"][0][0, 1] ** 4 / 4 + p["b"][0][0, 0] ** 2
 

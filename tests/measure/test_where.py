@@ -39,7 +39,6 @@ def test_shares_are_squares_by_tensor_largest_first() -> None:
 def test_verdicts_and_curvatures_have_it() -> None:
     F = hidden_saddle()
     for seen in (is_minimum(F).where(), negative_curvature(F).where()):
-        assert seen is not None
         assert sorted(seen.names[:2]) == ["0.weight", "1.weight"]
         assert seen.shares[:2] == pytest.approx((0.5, 0.5), abs=0.02)  # The direction is known to a few per cent.
 
@@ -48,14 +47,22 @@ def test_in_a_metric_it_is_where_the_direction_is_in_your_own_variables() -> Non
     f = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[2] ** 2)
     found = negative_curvature(f, torch.zeros(3).double(), metric=torch.tensor([1.0, 2.0, 3.0]).double())
     seen = found.where()
-    assert seen is not None
     assert seen.names[0] == "x[1]"
 
 
 def test_without_a_direction_there_is_nothing_to_tell() -> None:
     bowl = Function(lambda x: x.square().sum())
-    assert is_minimum(bowl, torch.zeros(2).double()).where() is None
-    assert negative_curvature(bowl, torch.zeros(2).double()).where() is None
+    for seen in (is_minimum(bowl, torch.zeros(2).double()).where(), negative_curvature(bowl, [0.0, 0.0]).where()):
+        assert not seen
+        assert str(seen) == "There is no direction of negative curvature."
+        with pytest.raises(ValueError, match="there is no direction of negative curvature to draw"):
+            seen.plot()
+
+
+@pytest.mark.parametrize("entry", [0.0, float("nan"), float("inf")])
+def test_a_direction_without_a_length_is_refused(entry: float) -> None:
+    with pytest.raises(ValueError, match="direction must have a finite length above 0"):
+        where(Function(lambda x: x.sum()), torch.tensor([entry, 0.0]))
 
 
 def test_of_many_variables_the_rest_is_told_together() -> None:

@@ -206,3 +206,26 @@ def test_what_cannot_be_called_is_refused_by_name():
     check_callable(len, "loss")
     with pytest.raises(TypeError, match="loss must be callable, got Tensor"):
         check_callable(torch.ones(2), "loss")
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_function_that_writes_to_its_point_does_not_write_to_the_callers(by_hand):
+    def fun(x):
+        value, grad = x.square().sum(), 2.0 * x.detach()
+        x.data.add_(1.0)
+        return (value, grad) if by_hand else value
+
+    f, x, u = oracle(fun, by_hand, None), torch.ones(3), torch.ones(3)
+    f.value(x), f.value_and_grad(x), f.grad_at_sum(x, None, 1.0), f.value_and_grad_at_sum(x, u, 2.0)
+    assert torch.equal(x, torch.ones(3))
+    assert torch.equal(u, torch.ones(3))
+    products = oracle(fun, by_hand, lambda x, v: x.data.add_(1.0))
+    products.hvp(x, u)
+    assert torch.equal(x, torch.ones(3))
+
+
+def test_a_function_of_other_arguments_is_refused():
+    with pytest.raises(TypeError, match=re.escape("draw must take (size, generator), got a function of (x)")):
+        check_callable(lambda x: x, "draw", ["size", "generator"])
+    for right in (lambda *a: a, lambda size, generator, more=0: 0, max, torch.add, torch.nn.MSELoss()):
+        check_callable(right, "draw", ["size", "generator"])

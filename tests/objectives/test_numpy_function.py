@@ -220,3 +220,5 @@ def test_bad_arguments_are_refused():
         numpy_function(np.ones(3))
     with pytest.raises(TypeError, match="jac must be a callable, True, or None, got str"):
         numpy_function(quartic, jac="2-point")
+    with pytest.raises(TypeError, match="jac must be a function, got the class int"):
+        numpy_function(lambda x: 0.0, int)

@@ -153,6 +153,10 @@ def test_a_closure_that_returns_no_loss_is_refused(returned, error):
 def test_something_that_is_no_closure_is_refused():
     with pytest.raises(TypeError, match=r"expected a closure .* got Tensor"):
         ClosureObjective(torch.ones(1), FlatParameters(nn.Linear(1, 1).parameters()))
+    with pytest.raises(TypeError, match=r"expected a closure .* got type"):
+        ClosureObjective(nn.Linear, FlatParameters(nn.Linear(1, 1).parameters()))
+    with pytest.raises(TypeError, match=r"a closure must take \(\), got a function of \(x\)"):
+        ClosureObjective(lambda x: x, FlatParameters(nn.Linear(1, 1).parameters()))
 
 
 def test_there_are_no_hessian_products():

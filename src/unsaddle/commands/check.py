@@ -80,7 +80,7 @@ def _verdict(
         verdict = is_minimum(found.objective, found.x, samples=samples, gamma=gamma, eps=eps, seed=seed, progress=True)
         typer.echo(str(verdict))
         where = verdict.where()
-        if where is not None:
+        if where:
             typer.echo(f"  lives in    {where}")
         typer.echo("\n".join(["", "What to do:", *(f"- {line}" for line in advice(verdict))]))
         typer.echo(f"\nThe page: {write(out, verdict, target)}")

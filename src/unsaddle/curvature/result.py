@@ -13,7 +13,7 @@ from unsaddle.cost import Cost
 from unsaddle.curvature.plots import drawn_if_quick, plot_search
 from unsaddle.measure.direction import Measurement, Scale
 from unsaddle.measure.survey import Survey
-from unsaddle.measure.where import Where, where
+from unsaddle.measure.where import NOWHERE, Where, where
 from unsaddle.objective import Objective
 from unsaddle.told import as_html, as_text, counted
 
@@ -188,9 +188,9 @@ class Curvature:
             f"jumps by about {self.jump:.1g}, at kinks or by noise, and the Hessian at x itself may be another."
         )
 
-    def where(self) -> Where | None:
-        """Which tensors of a model, or which variables, the direction lives in; None if there is no direction."""
-        return None if self.direction is None or self._objective is None else where(self._objective, self.direction)
+    def where(self) -> Where:
+        """Which tensors of a model, or which variables, the direction lives in; empty if there is no direction."""
+        return NOWHERE if self.direction is None or self._objective is None else where(self._objective, self.direction)
 
     def __str__(self) -> str:
         return as_text(*self._told())

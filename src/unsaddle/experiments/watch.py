@@ -143,6 +143,8 @@ def solve(
         if "stream" in str(error):
             return {}
         raise
+    if solution.status is Ending.INTERRUPTED:  # `minimize` returned what it had: no outcome of the method.
+        raise KeyboardInterrupt
     seconds, cost = lookout.seconds, solution.cost
     return {
         "arrived": lookout.arrived,

@@ -67,7 +67,7 @@ def minimize(fun: Callable[[Any], Any], x0: Any, *, jit: bool = True, **asked: A
 
 def _flat(fun: Callable[[Any], Any], x: Any, jit: bool) -> tuple[JaxFunction, Tensor, Callable[[Tensor], Any]]:
     """The function of a flat vector, x as such a vector, and the map back to x's form."""
-    derivatives.check_callable(fun, "fun")
+    derivatives.check_callable(fun, "fun", ["x"])
     try:
         dtypes = sorted({str(jnp.result_type(leaf)) for leaf in jax.tree.leaves(x)})
     except (TypeError, ValueError):
@@ -99,7 +99,7 @@ def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
     >>> f.sample().grad(torch.tensor([1.0, 2.0])).tolist()
     [1.0, 8.0]
     """
-    derivatives.check_callable(fun, "fun")
+    derivatives.check_callable(fun, "fun", ["x"])
     return JaxFunction(fun, jit)
 
 
@@ -115,7 +115,7 @@ class _JaxOracle(Oracle):
         compiled: Callable[..., Any] = jax.jit if jit else lambda fun: fun
 
         def scalar(x: Any) -> Any:
-            value = jnp.asarray(fun(x))
+            value = _as_array(fun(x))
             if value.size != 1:
                 raise ValueError(
                     f"fun must return a scalar, got an array of shape {value.shape}; reduce it with .sum()"
@@ -134,6 +134,17 @@ class _JaxOracle(Oracle):
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         return _to_torch(self._product(to_jax(x), to_jax(v)))
+
+
+def _as_array(result: Any) -> Any:
+    """What fun returned, as an array of real numbers."""
+    try:
+        value = None if isinstance(result, (str, bytes)) else jnp.asarray(result)
+    except (TypeError, ValueError, OverflowError):
+        value = None
+    if value is None or jnp.iscomplexobj(value):
+        raise TypeError(f"fun must return a real number, got {type(result).__name__} {getattr(result, 'dtype', '')}")
+    return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
 
 
 def to_jax(x: Tensor) -> Any:

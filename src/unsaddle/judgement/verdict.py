@@ -14,7 +14,7 @@ from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, Drop
 from unsaddle.judgement.judge import Judgement, Kind
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError
-from unsaddle.measure.where import Where, where
+from unsaddle.measure.where import NOWHERE, Where, where
 from unsaddle.objective import Objective, as_objective
 from unsaddle.told import as_html, as_text, counted
 
@@ -121,9 +121,9 @@ class Verdict:
         work += [counted(products, "Hessian product")] if products else []
         return " and ".join(work)
 
-    def where(self) -> Where | None:
-        """Which tensors of a model, or which variables, the direction lives in; None if there is no direction."""
-        return None if self.direction is None else where(self._objective, self.direction)
+    def where(self) -> Where:
+        """Which tensors of a model, or which variables, the direction lives in; empty if there is no direction."""
+        return NOWHERE if self.direction is None else where(self._objective, self.direction)
 
     def plot(self) -> Figure:
         """Draw F along ± the deciding direction with the predicted quadratic, and curvature against gradients.

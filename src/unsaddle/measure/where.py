@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,13 @@ class Where:
     sizes: tuple[float, ...]
     """The share of all entries that each tensor has: what a random direction would have in it."""
 
+    def __bool__(self) -> bool:
+        """Whether there is a direction."""
+        return bool(self.names)
+
     def __str__(self) -> str:
+        if not self:
+            return "There is no direction of negative curvature."
         told, held = list[str](), 0.0
         for name, share in zip(self.names, self.shares, strict=True):
             if held >= TOLD or len(told) == MOST_TOLD:
@@ -45,6 +52,8 @@ class Where:
 
     def plot(self) -> Figure:
         """Draw the shares as bars, with those of a random direction. Needs matplotlib, of the extra `plot`."""
+        if not self:
+            raise ValueError("there is no direction of negative curvature to draw; look at bool(where) first")
         names = self.names[:DRAWN][::-1]
         with drawn(7.0, 1.3 + 0.2 * len(names)) as figure:
             axes = figure.subplots()
@@ -53,6 +62,10 @@ class Where:
             axes.set_xlabel("share of the squared length")
             legend_under(axes)
         return figure
+
+
+NOWHERE = Where(names=(), shares=(), sizes=())
+"""Where no direction lives."""
 
 
 def where(objective: Objective, direction: Tensor) -> Where:
@@ -73,7 +86,10 @@ def where(objective: Objective, direction: Tensor) -> Where:
 
 
 def _shares(v: Tensor, parameters: Any) -> Where:
-    unit = v / vectors.norm(v)
+    length = vectors.norm(v)
+    if not 0.0 < length < math.inf:
+        raise ValueError(f"direction must have a finite length above 0, got {length}")
+    unit = v / length
     if parameters is None:
         return _by_variable(unit)
     if unit.shape != (parameters.dimension,):

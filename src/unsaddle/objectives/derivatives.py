@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +19,10 @@ Product = Callable[[Tensor, Tensor], Tensor]
 
 
 class Autograd(Oracle):
-    """Oracle of `fun(x) -> scalar` by reverse-mode differentiation; Hessian products by differentiating twice."""
+    """Oracle of `fun(x) -> scalar` by reverse-mode differentiation; Hessian products by differentiating twice.
+
+    `fun` gets a vector of its own, which it may write to.
+    """
 
     def __init__(self, fun: Callable[[Tensor], Tensor], hvp: Product | None = None) -> None:
         self._fun, self._hvp = fun, hvp
@@ -41,50 +45,64 @@ class Autograd(Oracle):
 
     def value(self, x: Tensor) -> Tensor:
         with torch.no_grad():
-            return self._called(x).detach()
+            return self._called(x.clone()).detach()
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = _leaf(x)
-            value = self._called(leaf)
-        grad = torch.autograd.grad(value, leaf, allow_unused=True)[0] if value.requires_grad else None
+        with torch.inference_mode(False):
+            return self._differentiated(x.clone())
+
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        with torch.inference_mode(False):
+            return self._differentiated(torch.add(x, u, alpha=scale))
+
+    def _differentiated(self, own: Tensor) -> tuple[Tensor, Tensor]:
+        """f and ∇f at a vector that nobody else holds."""
+        with torch.enable_grad():
+            value = self._called(own.requires_grad_())
+        grad = torch.autograd.grad(value, own, allow_unused=True)[0] if value.requires_grad else None
         if grad is None:
             warnings.warn(
                 "the objective does not depend on x through autograd, so its gradient is taken to be zero; "
                 "if it should, look for detach(), item() or NumPy inside it",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-            return value.detach(), torch.zeros_like(x)
+            return value.detach(), torch.zeros_like(own, requires_grad=False)
         return value.detach(), grad
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
         if self._hvp is not None:
-            return self._hvp(x, v)
+            return self._hvp(x.clone(), v)
         with torch.inference_mode(False), torch.enable_grad():
-            leaf = _leaf(x)
-            value = self._called(leaf)
+            own = x.clone().requires_grad_()
+            value = self._called(own)
             if not value.requires_grad:
                 return torch.zeros_like(x)
-            (grad,) = torch.autograd.grad(value, leaf, create_graph=True, materialize_grads=True)
+            (grad,) = torch.autograd.grad(value, own, create_graph=True, materialize_grads=True)
             if not grad.requires_grad:  # The function is affine in x.
                 return torch.zeros_like(x)
-            (product,) = torch.autograd.grad(grad, leaf, grad_outputs=v, materialize_grads=True)
+            (product,) = torch.autograd.grad(grad, own, grad_outputs=v, materialize_grads=True)
         return product
 
 
-def _leaf(x: Tensor) -> Tensor:
-    return (x.clone() if x.is_inference() else x.detach()).requires_grad_()
-
-
 class ByHand(Oracle):
-    """Oracle of `fun(x) -> (value, gradient)`; Hessian products only if `hvp(x, v)` is given."""
+    """Oracle of `fun(x) -> (value, gradient)`; Hessian products only if `hvp(x, v)` is given.
+
+    `fun` gets a vector of its own, which it may write to.
+    """
 
     def __init__(self, fun: Callable[[Tensor], tuple[Any, Tensor]], hvp: Product | None = None) -> None:
         self._fun, self._hvp = fun, hvp
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        result = self._fun(x)
+        return self._both(x.clone())
+
+    def value_and_grad_at_sum(self, x: Tensor, u: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        return self._both(torch.add(x, u, alpha=scale))
+
+    def _both(self, own: Tensor) -> tuple[Tensor, Tensor]:
+        """f and ∇f at a vector that nobody else holds."""
+        result = self._fun(own)
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(
                 f"with gradient=True the function must return (value, gradient), got {type(result).__name__}; "
@@ -99,7 +117,7 @@ class ByHand(Oracle):
                 "Hessian products were asked for, but this objective has a gradient by hand and no hvp; "
                 "pass hvp=, or leave gradient out, or use a method that needs gradients only"
             )
-        return self._hvp(x, v)
+        return self._hvp(x.clone(), v)
 
 
 class SameDtype(Oracle):
@@ -144,7 +162,7 @@ class SameDtype(Oracle):
     def values_for_gradient(self, x: Tensor) -> int:
         return self._oracle.values_for_gradient(x)
 
-    def held(self) -> AbstractContextManager[None]:
+    def held(self) -> contextlib.AbstractContextManager[None]:
         return self._oracle.held()
 
 
@@ -158,9 +176,19 @@ def of_rows(loss: Callable[..., Any], gradient: bool, hvp: Callable[..., Tensor]
     return oracle(lambda x: loss(x, *rows), gradient, None if hvp is None else lambda x, v: hvp(x, v, *rows))
 
 
-def check_callable(fun: Any, name: str) -> None:
-    """Raise a TypeError if `fun` is not callable, or a class, which makes an object instead of a number."""
+def check_callable(fun: Any, name: str, arguments: Sequence[str] | None = None) -> None:
+    """Raise a TypeError if `fun` is not callable, or a class, which makes an object instead of a number; or if it
+    cannot be called with these arguments, where they are given."""
     if isinstance(fun, type):
         raise TypeError(f"{name} must be a function, got the class {fun.__name__}; pass an instance or a function")
     if not callable(fun):
         raise TypeError(f"{name} must be callable, got {type(fun).__name__}")
+    if arguments is None:
+        return
+    with contextlib.suppress(ValueError):  # Some functions written in C do not tell what they take.
+        signature = inspect.signature(fun)
+        try:
+            signature.bind(*arguments)
+        except TypeError as error:
+            wanted = f"({', '.join(arguments)})"
+            raise TypeError(f"{name} must take {wanted}, got a function of {signature}: {error}") from None

@@ -48,8 +48,8 @@ class FiniteSum(BaseObjective):
         hvp: Callable[..., Tensor] | None = None,
         process_group: Any = None,
     ) -> None:
-        derivatives.check_callable(loss, "loss")
         self._set_up(partial(derivatives.of_rows, loss, gradient, hvp), tensors, process_group)
+        derivatives.check_callable(loss, "loss", ["x", *(f"rows {i}" for i in range(len(tensors)))])
 
     @classmethod
     def from_oracle(cls, oracle: Callable[..., Oracle], *tensors: Tensor, process_group: Any = None) -> FiniteSum:

@@ -28,5 +28,5 @@ class Function(Deterministic):
     """
 
     def __init__(self, fun: Callable[[Tensor], Any], *, gradient: bool = False, hvp: Product | None = None) -> None:
-        derivatives.check_callable(fun, "fun")
+        derivatives.check_callable(fun, "fun", ["x"])
         super().__init__(derivatives.oracle(fun, gradient, hvp), "a Function")

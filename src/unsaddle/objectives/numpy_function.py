@@ -27,8 +27,10 @@ def numpy_function(fun: Callable[[Array], Any], jac: Callable[[Array], Array] | 
     >>> f.sample().grad(torch.tensor([1.0, 1.0], dtype=torch.float64)).tolist()
     [2.0, -2.0]
     """
-    derivatives.check_callable(fun, "fun")
-    if not (jac is None or isinstance(jac, bool) or callable(jac)):
+    derivatives.check_callable(fun, "fun", ["x"])
+    if callable(jac):
+        derivatives.check_callable(jac, "jac", ["x"])
+    elif not (jac is None or isinstance(jac, bool)):
         raise TypeError(f"jac must be a callable, True, or None, got {type(jac).__name__}")
     return NumpyFunction(fun, None if jac is False else jac)
 

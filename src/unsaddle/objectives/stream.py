@@ -40,7 +40,7 @@ class Stream(BaseObjective):
         hvp: Callable[..., Tensor] | None = None,
     ) -> None:
         derivatives.check_callable(loss, "loss")
-        derivatives.check_callable(draw, "draw")
+        derivatives.check_callable(draw, "draw", ("size", "generator"))
         self._fresh_rows = draw
         self._make_oracle = partial(derivatives.of_rows, loss, gradient, hvp)
 

@@ -44,7 +44,7 @@ def advice(verdict: Verdict) -> tuple[str, ...]:
     return (*TO_DO[verdict.kind], *too)
 
 
-def sections(verdict: Verdict, where: Where | None) -> list[Section]:
+def sections(verdict: Verdict, where: Where) -> list[Section]:
     """The verdict, where its direction lives, and what to do."""
     told = Table(
         caption="The verdict", heads=("what", "measured"), rows=[[name, cell] for name, cell in verdict._rows()]
@@ -56,7 +56,7 @@ def sections(verdict: Verdict, where: Where | None) -> list[Section]:
         "Right: the lowest curvature that the search had seen after each gradient.",
     )
     written = [Section(title=verdict._head(), tables=[told], figures=[picture])]
-    if where is not None:
+    if where:
         rows: list[list[Any]] = [list(row) for row in zip(where.names, where.shares, where.sizes, strict=True)]
         shares = Table(
             caption="Shares of the direction's squared length",

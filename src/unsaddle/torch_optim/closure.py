@@ -14,6 +14,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from unsaddle import checks, ranks, vectors
 from unsaddle.objective import Oracle
+from unsaddle.objectives import derivatives
 from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.objectives.model.replay import Replayed
 from unsaddle.objectives.model.rng import RandomState
@@ -53,9 +54,10 @@ class ClosureObjective(OverParameters):
     num_samples = 1
 
     def __init__(self, closure: Closure, flat: FlatParameters, sign: float = 1.0) -> None:
-        if not callable(closure):
+        if not callable(closure) or isinstance(closure, type):
             wanted = "a closure that sets gradients to zero, computes the loss, calls backward and returns the loss"
             raise TypeError(f"expected {wanted}, got {type(closure).__name__}")
+        derivatives.check_callable(closure, "a closure", [])
         self.parameters = flat
         self._oracle, self._sign = _ClosureOracle(closure, flat), sign
 

@@ -218,7 +218,7 @@ class Neon(Checkpointed):
         """
         if isinstance(target, Objective) and not isinstance(target, ClosureObjective):
             return self._report(decide(target, self.base, self._prober.state, self.rules, samples, self._sign()))
-        if not callable(target) or isinstance(target, torch.nn.Module):
+        if not callable(target) or isinstance(target, (type, torch.nn.Module)):
             raise TypeError(
                 f"probe needs a closure that computes the loss and calls backward(), or an objective, got "
                 f"{type(target).__name__}; for a model that is ModelObjective(model, loss, data)"

@@ -161,6 +161,20 @@ def test_what_cannot_be_looked_at_is_refused_before_a_file_is_opened(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"seed": True}, "seed must be an integer"),
+        ({"gamma": "a"}, "gamma must be a number"),
+        ({"delta": 2.0}, "delta must be between 0 and 1"),
+        ({"max_escapes": -1}, "max_escapes must be at least 0"),
+    ],
+)
+def test_wrong_settings_are_refused_at_once(wrong, message, with_emt):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Neon(with_emt(Atoms("Cu2", positions=[[0, 0, 0], [0, 0, 2.5]])), logfile=None, **wrong)
+
+
 def test_a_new_start_forgets_the_hessian_of_the_saddle_and_keeps_the_run(saddles):
     atoms = saddles["square"].copy()
     atoms.calc = EMT()

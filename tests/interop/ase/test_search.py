@@ -50,6 +50,21 @@ def test_a_minimum_is_proven_long_before_the_end(seed):
     assert calls == len(found.history) + 2 < D / 2
 
 
+@pytest.mark.parametrize("energy", [np.nan, np.inf, -1e308])
+def test_energies_that_are_no_use_are_left_out(energy):
+    function, turned = quadratic(spectrum(-0.01), 0)
+    f, calls = function.sample(), []
+
+    def both(x):
+        calls.append(x)
+        value, grad = f.value_and_grad(x)
+        return (torch.tensor(energy, dtype=x.dtype) if len(calls) > 4 else value), grad
+
+    found, *_ = looked(Function(both, gradient=True))
+    assert found.motion.curvature == pytest.approx(-0.01, rel=0.3)
+    assert abs(found.motion.direction @ turned[:, 0]) > 0.8
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("lowest", [-0.5, -0.05, -0.01])
 def test_negative_curvature_is_found_and_measured(lowest, seed):

@@ -74,7 +74,7 @@ def test_products_count_one_by_one():
 
 
 def test_what_is_no_function_or_gradient_is_refused():
-    with pytest.raises(TypeError, match="fun must be a callable, got int"):
+    with pytest.raises(TypeError, match="fun must be callable, got int"):
         function(3)
     with pytest.raises(ValueError, match="jac must be a callable, True, None, '2-point', '3-point' or 'cs', got 'x'"):
         function(jac="x")

@@ -38,3 +38,9 @@ def test_costs_and_torch_products_are_at_hand() -> None:
     before, v = H.torch.cost.gradients, torch.ones(20, dtype=torch.float64)
     assert (H @ v.numpy()) == pytest.approx(H.torch(v).numpy())
     assert H.torch.cost.gradients == before + 2
+
+
+def test_a_complex_vector_is_refused() -> None:
+    H = hessian_operator(prescribed_spectrum(torch.linspace(-1.0, 1.0, 4)).objective, torch.zeros(4).double())
+    with pytest.raises(TypeError, match="the operator takes real vectors, got a complex one"):
+        H @ (1j * np.ones(4))

@@ -67,8 +67,7 @@ def is_minimum(
     'not stationary'
     """
     fmax = checks.positive(fmax, "fmax", "ASE's optimizers take 0.05")
-    gamma = None if gamma is None else checks.positive(gamma, "gamma", "leave it out to go as far as forces tell")
-    delta = checks.probability(delta, "delta")
+    gamma, delta, seed = checked_settings(gamma, delta, seed)
     surface, ledger = EnergySurface(atoms), Ledger()
     space = coordinates(atoms)
     probes = Probes(surface.sample(ledger=ledger), surface.point, space)
@@ -93,6 +92,12 @@ def is_minimum(
     told = told._replace(length=abs(told.length))
     verdict = assembled(surface, surface.point, found, judgement, drop=told, cost=ledger.cost, **known)
     return in_chemistry(verdict, atoms, probes.energy, _reason(judgement.kind, atoms, seen, drop))
+
+
+def checked_settings(gamma: Any, delta: Any, seed: Any) -> tuple[float | None, float, int]:
+    """γ, δ and the seed of `is_minimum`. Raises an error for a wrong one."""
+    gamma = None if gamma is None else checks.positive(gamma, "gamma", "leave it out to go as far as forces tell")
+    return gamma, checks.probability(delta, "delta"), checks.seed(seed)
 
 
 def _fall(probes: Probes, motion: Motion, longest: float, budget: int) -> Drop:

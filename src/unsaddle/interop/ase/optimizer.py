@@ -13,7 +13,8 @@ from ase.filters import Filter
 from ase.optimize import BFGS
 from ase.optimize.optimize import Optimizer
 
-from unsaddle.interop.ase.minimum import is_minimum
+from unsaddle import checks
+from unsaddle.interop.ase.minimum import checked_settings, is_minimum
 from unsaddle.interop.ase.motions import Array, free_motions
 from unsaddle.interop.ase.surface import CalculationError, EnergySurface, largest_force
 from unsaddle.interop.ase.verdict import StructureVerdict, described
@@ -67,8 +68,9 @@ def promoted(base: type[Optimizer]) -> type[Optimizer]:
             EnergySurface(atoms)  # These two raise errors before any file is opened.
             free_motions(atoms)
             chosen = {name: kwargs.pop(name) for name in ours.keys() & kwargs.keys() - theirs}
-            self._check = ours | chosen
-            self._most = self._check.pop("max_escapes")
+            check = ours | chosen
+            self._most = checks.count(check.pop("max_escapes"), "max_escapes", at_least=0)
+            self._check: dict[str, Any] = dict(zip(("gamma", "delta", "seed"), checked_settings(**check), strict=True))
             self._given = (args, kwargs)
             self._starts: list[Optimizer] = []
             self.verdict: StructureVerdict | None = None

@@ -250,7 +250,8 @@ def measured(probes: Probes, u: Array, budget: float = math.inf) -> tuple[Array,
 
     Along a line, f(±t) gives f″ + t²f⁗/12, and f′(±t) gives f″ + t²f⁗/6. Both together tell f″, and what is left of
     the error is at most half of what they differ by. A straight line stretches the bonds of a group that turns: without
-    that, a torsion of −0.04 eV/Å² measures −0.01. A calculator without energies is asked for forces at t/2 instead.
+    that, a torsion of −0.04 eV/Å² measures −0.01. A calculator without finite energies is asked for forces at t/2
+    instead.
     Where the sign stays open since t is too long, t/3 is tried, too: the two results then show what is left.
     """
     product, first, noise = _at_length(probes, u, CENTRAL)
@@ -269,13 +270,14 @@ def _at_length(probes: Probes, u: Array, move: float) -> tuple[Array, Motion, fl
     length = t * size
     far = float(u @ product) / size**2
     noise = NOISES * probes.noise / math.sqrt(len(u)) / (math.sqrt(2.0) * length)
-    if math.isfinite(probes.energy):
-        near = (sum(energies) - 2.0 * probes.energy) / length**2
+    near = (sum(energies) - 2.0 * probes.energy) / length**2
+    by_energies = math.isfinite(near)
+    if by_energies:
         curvature, noise = 2.0 * near - far, noise + 4.0 * probes.energy_noise / length**2
     else:
         near = float(u @ probes.central(u, move / 2.0)[0]) / size**2
         curvature, noise = (4.0 * near - far) / 3.0, 3.0 * noise
     error = noise + 0.5 * abs(far - near)
-    if math.isfinite(probes.energy) and min(energies) >= probes.energy:
+    if by_energies and min(energies) >= probes.energy:
         error = max(error, abs(curvature))  # Energies have a veto: without a fall there is no negative curvature.
     return product, Motion(u / size, curvature, error, length, energies), noise

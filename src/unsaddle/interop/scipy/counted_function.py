@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unsaddle.objectives import differences
+from unsaddle.objectives import derivatives, differences
 from unsaddle.objectives.differences import Array, Scheme
 from unsaddle.objectives.numpy_function import number, real_numbers
 
@@ -40,9 +40,11 @@ class CountedFunction:
     def __init__(
         self, fun: Any, jac: Any, args: tuple[Any, ...], lower: Array, upper: Array, hess: Any = None, hessp: Any = None
     ) -> None:
-        if not callable(fun):
-            raise TypeError(f"fun must be a callable, got {type(fun).__name__}")
-        if not (callable(jac) or jac is True or (isinstance(jac, (str, bool, type(None))) and jac in SCHEMES)):
+        taken = ("x", *(f"args[{i}]" for i in range(len(args))))
+        derivatives.check_callable(fun, "fun", taken)
+        if callable(jac):
+            derivatives.check_callable(jac, "jac", taken)
+        elif not (jac is True or (isinstance(jac, (str, bool, type(None))) and jac in SCHEMES)):
             raise ValueError(f"jac must be a callable, True, None, '2-point', '3-point' or 'cs', got {jac!r}")
         self._fun, self._jac, self._hess, self._hessp, self._args = fun, jac, hess, hessp, args
         self.lower, self.upper = lower, upper

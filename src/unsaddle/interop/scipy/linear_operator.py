@@ -42,6 +42,8 @@ def hessian_operator(objective: Objective, x: Any = None, *, samples: int | None
         )
 
     def product(v: Array) -> Array:
+        if np.iscomplexobj(v):
+            raise TypeError("the operator takes real vectors, got a complex one; pass its real and imaginary parts")
         result: Array = H(torch.as_tensor(v).reshape(-1).to(H.x)).cpu().numpy()
         return result
 
