@@ -1,7 +1,7 @@
 """float32 networks that others wrote: is their most negative curvature found, confirmed and right?
 
-Trains small networks of torch and transformers for a few hundred steps: transformers (GELU, ReLU), GRU, LSTM, and
-convolutions (ReLU with max-pooling, GELU). `negative_curvature` and `is_minimum` then look at each with their defaults,
+Trains small networks of torch and transformers for a few hundred steps: transformers (GELU, ReLU), GRU, LSTM,
+convolutions (ReLU with max-pooling, GELU) and linear layers with ReLU. `negative_curvature` and `is_minimum` then look at each with their defaults,
 on one frozen batch and on the whole data set. The truth is a Lanczos run with exact Hessian products of the same
 network in float64.
 
