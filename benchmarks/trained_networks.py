@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -99,6 +100,14 @@ def convolutional(activation: type[nn.Module], pool: type[nn.Module], side: int 
     )  # fmt: skip
 
 
+def perceptron(*widths: int) -> nn.Module:
+    """Linear layers of these widths with ReLU between them, for images."""
+    layers = [nn.Flatten(), nn.Linear(*widths[:2])]
+    for pair in pairwise(widths[1:]):
+        layers += [nn.ReLU(), nn.Linear(*pair)]
+    return nn.Sequential(*layers)
+
+
 def networks() -> dict[str, Callable[[], Network]]:
     """Every network by name, made when it is wanted."""
     text, known = characters(2048)
@@ -125,6 +134,7 @@ def networks() -> dict[str, Callable[[], Network]]:
         "conv, GELU, mean pooling": lambda: convolution(nn.GELU, nn.AvgPool2d, 8),
         "conv 28x28, ReLU, max-pooling": lambda: convolution(nn.ReLU, nn.MaxPool2d, 28),
         "conv 28x28, GELU, mean pooling": lambda: convolution(nn.GELU, nn.AvgPool2d, 28),
+        "MLP, ReLU": lambda: Network(perceptron(64, 64, 32, 10), images(), digit),
         "ViT (transformers), GELU": lambda: Network(vit(), images(), digit),
     }
 

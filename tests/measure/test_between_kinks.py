@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import Function, negative_curvature
-from unsaddle.measure.between_kinks import Gap, along, gap, holds_far_out, measured, opposite
+from unsaddle.measure.between_kinks import Gap, along, excludes_stairs, gap, holds_far_out, measured, opposite
 from unsaddle.objective import SampledFunction
 
 DOUBLE = torch.float64
@@ -64,6 +64,47 @@ def test_a_claim_that_is_not_borne_out_is_in_the_error() -> None:
     seen = measured(f, x, unit(1), grad0, WIDE, claimed=-2.0, smoothness=2.0)
     assert seen.error > 2.9
     assert not seen.is_negative
+
+
+def test_without_a_claim_the_nearer_radius_stands_for_it() -> None:
+    f, x, grad0 = kinked()
+    seen = measured(f, x, unit(1), grad0, WIDE, claimed=None, smoothness=2.0)
+    assert seen.is_negative
+    assert seen.error < 1e-4
+
+
+def test_a_direction_is_measured_farther_out_than_the_gap_if_its_kinks_allow() -> None:
+    """Rounding falls with the radius. The gap is that of a random direction, which had met the kink."""
+    f, x, grad0 = kinked()
+    narrow = Gap(radius=1e-10, nearest=1e-15, level=1e-15, farthest=1e-8)
+    assert along(f, x, unit(1), grad0, narrow).radius == pytest.approx(8e-10)
+    assert along(f, x, unit(0), grad0, narrow).radius == pytest.approx(2e-10)
+    assert narrow.wider(1e-8, 2.0).radius == narrow.farthest
+    assert WIDE.wider(1e-7, 2.0).radius == WIDE.radius
+
+
+def test_a_kink_that_is_too_small_to_be_seen_is_in_the_error() -> None:
+    """It jumps by 2e-12 at 3e-10, along v: less than what counts as rounding, and 1e-4 of curvature."""
+    f = Function(lambda x: -(x[1] ** 2) / 2.0 + 1e-12 * (x[1] - 1.0 - KINK).abs()).sample()
+    x = torch.ones(2, dtype=DOUBLE)
+    seen = measured(
+        f, x, unit(1), f.grad(x).clone(), Gap(radius=1e-8, nearest=1e-15, level=1e-11), claimed=-1.0, smoothness=1.0
+    )
+    assert abs(seen.curvature + 1.0) > 9e-5
+    assert seen.error > abs(seen.curvature + 1.0)
+
+
+def test_clean_products_in_many_dimensions_exclude_that_x_is_rounded_inside() -> None:
+    """In 10⁴ dimensions two probes at 1e-5 of ‖x‖ cross some 26 steps of bfloat16 or more; in ten mostly none."""
+    g = torch.Generator().manual_seed(0)
+    for d, excluded in ((10, False), (10_000, True)):
+        x, q = torch.randn(2, d, generator=g, dtype=DOUBLE).div_(math.sqrt(d))
+        radius = 1e-5 * float(x.norm())
+        within, step = Gap(radius=radius, nearest=1e-8, level=1e-12), radius * q / q.norm()
+        crossed = int(((x + step).bfloat16() != (x - step).bfloat16()).sum())
+        assert excludes_stairs(x, within, radius, 1) is excluded is (crossed > 10)
+        assert not excludes_stairs(x, within, 1.5e-8, 10**9)  # At the nearest radius the sides may have differed.
+        assert not excludes_stairs(torch.zeros_like(x), within, radius, 10**9)
 
 
 def test_the_gap_ends_at_the_kink_and_there_is_none_at_a_kink() -> None:

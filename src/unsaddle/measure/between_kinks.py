@@ -142,10 +142,11 @@ def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Ga
     while True:
         above = f.grad_at_sum(x, v, radius) - grad0
         below = grad0 - f.grad_at_sum(x, v, -radius)
-        evens.append(vectors.norm(above - below))
+        even = above - below
+        evens.append(vectors.norm(even))
         level = within.level + SUMS * eps * vectors.norm(above + below)
         if evens[-1] <= level:
-            (uneven,) = vectors.dots((v, above - below))
+            (uneven,) = vectors.dots((v, even))
             return Opposite(above + below, radius, tuple(evens), level, uneven)
         if radius < 2.0 * within.nearest:
             low, high = sorted((above, below), key=vectors.norm)

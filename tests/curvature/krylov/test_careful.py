@@ -115,3 +115,27 @@ def test_structure_that_is_narrow_beside_a_large_x_counts_if_values_have_it_too(
         assert verdict.curvature == pytest.approx(-1.0, rel=1e-3)
     else:
         assert verdict.kind != "saddle"
+
+
+def kinks_at_all_distances(nearest: float) -> object:
+    """Concave kinks along one w. Over every length beyond the nearest of them f bends by −0.4 more than next to x.
+
+    They are on one side of x.
+    """
+    places = nearest * 1.02 ** torch.arange(int(math.log(1e-2 / nearest) / 0.02), dtype=DOUBLE)
+    w = torch.linalg.eigh(hessian(-0.3))[1][:, 1]
+    jumps, x0 = 0.8 * 0.02 * places, point()
+
+    def bent(grad: Tensor, x: Tensor) -> Tensor:
+        return grad - (jumps * (w @ (x - x0) > places)).sum() * w
+
+    return bent
+
+
+@pytest.mark.parametrize("nearest", [1e-10, 1e-18])
+def test_a_direction_over_kinks_says_over_which_distance_f_bends_so(nearest: float) -> None:
+    """The nearest kinks are nearer than the first radius, or than rounding of x. The Hessian at x is positive."""
+    seen = found(kinks_at_all_distances(nearest), SURVEYED, 0.05)
+    assert seen.status is Status.FOUND
+    assert seen.curvature < -0.2
+    assert "over a distance" in seen.over_kinks

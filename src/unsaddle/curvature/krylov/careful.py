@@ -25,6 +25,9 @@ from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import noise
 from unsaddle.measure.noise import FIRST_RADIUS
 
+SAME_SIZE = 1.25
+"""L1 over kinks and between them differ by this factor at most, if both are that of the function."""
+
 REPEATS = 10.0
 """If two gradients at the same point differ by more than this many σ, the function is not deterministic."""
 
@@ -72,9 +75,9 @@ def careful_search(search: Search) -> Candidate:
                 return candidate
             continue  # Half precision is flat next to x.
         candidate, decided = _decided(search, candidate, attempt)
-        if decided and not candidate.over_kinks:
+        if decided and not candidate.over_kinks and (kept is None or _same_size(kept, candidate)):
             return candidate
-        if decided:
+        if decided and kept is None:
             kept = candidate.with_jump()
             attempts.keep_between_kinks()
             continue
@@ -85,6 +88,15 @@ def careful_search(search: Search) -> Candidate:
         return kept
     assert failed is not None
     return _undecided(search, failed, attempts)
+
+
+def _same_size(kept: KrylovCandidate, candidate: KrylovCandidate) -> bool:
+    """Whether a search next to x and one over kinks see the same L1: if not, next to x there is noise, or a staircase.
+
+    Kinks change the lowest curvature most. In a network, L1 is that of the Gauss-Newton term, on both sides of a kink.
+    """
+    sizes = kept.scale.smoothness, candidate.scale.smoothness
+    return max(sizes) <= SAME_SIZE * min(sizes)
 
 
 def _at_first_radius(search: Search) -> KrylovCandidate | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import VALUE_ROUNDING, DisplacedFunction
-from unsaddle.curvature.krylov.certificate import KrylovCandidate, KrylovSettings, krylov
+from unsaddle.curvature.krylov.certificate import SURE, KrylovCandidate, KrylovSettings, krylov
 from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.search import Search
 from unsaddle.measure.between_kinks import Gap, excludes_stairs, holds_far_out, measured
@@ -79,12 +79,14 @@ def measured_between_kinks(
     """The candidate, with the curvature along its vector measured between the kinks next to x.
 
     A doubtful one, which may be that of a staircase, has to be there farther out, too, unless the search excludes that.
+    None counts whose products were as asymmetric as they are large: these are of noise, not of a Hessian.
     """
     assert candidate.vector is not None
     f, x, v = f_hat.f, f_hat.x, candidate.vector.div_(vectors.norm(candidate.vector))
     seen = measured(f, x, v, f_hat.grad0, gap, claimed=candidate.claimed, smoothness=candidate.scale.smoothness)
     doubtful = doubtful and not excludes_stairs(x, gap, candidate.scale.radius, candidate.steps)
-    if doubtful and seen.is_negative and not holds_far_out(f, x, v, seen.curvature):
+    noise = candidate.asymmetry > SURE * candidate.scale.smoothness
+    if noise or (doubtful and seen.is_negative and not holds_far_out(f, x, v, seen.curvature)):
         seen = replace(seen, consistent=False)
     return replace(candidate, vector=v, measured=seen)
 
