@@ -10,7 +10,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from unsaddle import Curvature, Function, Solution, Verdict, eigenpairs, is_minimum, minimize, negative_curvature
+from unsaddle import (
+    Curvature,
+    Density,
+    Eigenpairs,
+    Function,
+    MorseIndex,
+    Solution,
+    Verdict,
+    eigenpairs,
+    is_minimum,
+    minimize,
+    morse_index,
+    negative_curvature,
+    spectral_density,
+)
 from unsaddle.told import WIDTH, as_html, as_text
 
 ZERO = torch.zeros(2, dtype=torch.float64)
@@ -32,10 +46,25 @@ def solution() -> Solution:
     return minimize(Function(saddle), ZERO)
 
 
+def pairs() -> Eigenpairs:
+    return eigenpairs(Function(saddle), ZERO, lowest=1, highest=1)
+
+
+def index() -> MorseIndex:
+    return morse_index(Function(saddle), ZERO)
+
+
+def density() -> Density:
+    return spectral_density(Function(saddle), ZERO)
+
+
 RESULTS = pytest.mark.parametrize("make", [verdict, curvature, solution])
 
 
-@RESULTS
+SHOWN = pytest.mark.parametrize("make", [verdict, curvature, solution, pairs, index, density])
+
+
+@SHOWN
 def test_a_result_is_one_short_line_and_an_aligned_table(make: Any) -> None:
     head, *rows = str(make()).splitlines()
     assert len(head) <= 80
@@ -44,7 +73,7 @@ def test_a_result_is_one_short_line_and_an_aligned_table(make: Any) -> None:
     assert max(map(len, rows)) <= WIDTH
 
 
-@RESULTS
+@SHOWN
 def test_the_repr_fits_into_one_line_of_a_debugger(make: Any) -> None:
     result = make()
     assert repr(result).startswith(f"<{type(result).__name__} ")
@@ -74,7 +103,7 @@ def test_a_notebook_does_not_wait_for_a_picture_of_a_slow_function() -> None:
 
 def test_the_spectrum_shows_its_own_table_and_picture() -> None:
     pytest.importorskip("matplotlib")
-    page = eigenpairs(Function(saddle), ZERO, lowest=1, highest=1)._repr_html_()
+    page = pairs()._repr_html_()
     assert "eigenvalue" in page
     assert "<img " in page
 

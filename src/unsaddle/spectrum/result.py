@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from unsaddle.cost import Cost
-from unsaddle.told import Pictured
+from unsaddle.told import Pictured, as_text, counted
 from unsaddle.vectors import Array
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ class Status(Enum):
     CONVERGED = "every value is known to the tolerance"
     INACCURATE = (
         "some values are not known to the tolerance, since gradients at different radii disagree by more: "
-        "read .errors, use float64, or look for kinks and low precision in the function"
+        "read the errors, use float64, or look for kinks and low precision in the function"
     )
     BUDGET_SPENT = "the budget ended first, and values are as far as they got: raise max_gradients, or the tolerance"
     NOT_FINITE = "a value or gradient was NaN or infinite: look for NaN and Inf in the data, or move x"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Eigenpairs(Pictured):
     """The answer of `eigenpairs`."""
 
@@ -37,7 +37,7 @@ class Eigenpairs(Pictured):
     """Eigenvalues, ascending: first the lowest that were asked for, then the highest."""
     errors: Array
     """How far each value may be from an eigenvalue of F_S: what its residual tells, and what radii disagree by."""
-    vectors: Tensor = field(repr=False)
+    vectors: Tensor
     """Unit eigenvectors in rows, in the order of the values. On several ranks, this rank's part of each."""
     lowest: int
     """How many of the values are from the lower end."""
@@ -58,19 +58,24 @@ class Eigenpairs(Pictured):
     def __len__(self) -> int:
         return len(self.values)
 
+    def __repr__(self) -> str:
+        ends = f" from {self.values[0]:.4g} to {self.values[-1]:.4g}" if len(self) else ""
+        return f"<Eigenpairs {_word(self.status)}: {counted(len(self), 'value')}{ends}, {_work(self.cost)}>"
+
     def __str__(self) -> str:
         sampled = any(error > 0.0 for error in self.sampling_errors)
-        lines = [f"{'eigenvalue':>12}  {'error':>8}" + (f"  {'sampling':>8}" if sampled else "")]
-        for i, (value, error, fresh) in enumerate(zip(self.values, self.errors, self.sampling_errors, strict=True)):
-            if i == self.lowest and i > 0:
-                lines.append(f"{'...':>12}")
-            lines.append(f"{value:>12.5g}  {error:>8.1g}" + (f"  {fresh:>8.1g}" if sampled else ""))
+        said = [f"{v:.5g} ± {e:.1g}" for v, e in zip(self.values, self.errors, strict=True)]
+        if sampled:
+            said = [f"{text} (sampling {e:.1g})" for text, e in zip(said, self.sampling_errors, strict=True)]
+        ends = {"lowest": said[: self.lowest], "highest": said[self.lowest :]}
+        rows = [(name, ", ".join(texts)) for name, texts in ends.items() if texts]
         low, high = self.bound
         known = [f"below {low:.4g}"] * math.isfinite(low) + [f"above {high:.4g}"] * math.isfinite(high)
-        rest = f" No other eigenvalue is {' or '.join(known)}, at confidence {self.confidence:g}." if known else ""
-        said = self.status.value[0].upper() + self.status.value[1:]
-        lines.append(f"{said}.{rest} d = {self.dimension}, {self.cost.gradients} gradients.")
-        return "\n".join(lines)
+        if known:
+            rows.append(("all others", f"not {' or '.join(known)}, at confidence {self.confidence:g}"))
+        rows += [("status", self.status.value), ("cost", _work(self.cost))]
+        counts = " and ".join(f"{len(texts)} {name}" for name, texts in ends.items() if texts) or "None"
+        return as_text(f"{counts} of {counted(self.dimension, 'eigenvalue')}.", rows)
 
     def plot(self) -> Figure:
         """Draw the values with their errors, and the bound on all others. Needs matplotlib, of the extra `plot`."""
@@ -79,7 +84,7 @@ class Eigenpairs(Pictured):
         return plot_eigenpairs(self)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class MorseIndex:
     """The answer of `morse_index`."""
 
@@ -93,7 +98,7 @@ class MorseIndex:
     """The eigenvalues that were found below −γ, ascending."""
     errors: Array
     """How far each may be from an eigenvalue."""
-    vectors: Tensor = field(repr=False)
+    vectors: Tensor
     """Their unit vectors, in rows."""
     smoothness: float
     """The largest |eigenvalue| seen."""
@@ -106,14 +111,24 @@ class MorseIndex:
         """Whether the bounds are equal."""
         return self.lower == self.upper
 
+    @property
+    def _count(self) -> str:
+        return f"{self.lower}" if self.decided else f"between {self.lower} and {self.upper}"
+
+    def __repr__(self) -> str:
+        return f"<MorseIndex {self._count}, below {-self.gamma or 0.0:.4g}, {_work(self.cost)}>"
+
     def __str__(self) -> str:
-        count = f"{self.lower}" if self.decided else f"between {self.lower} and {self.upper}"
-        which = f"eigenvalues below {-self.gamma or 0.0:.4g}, at confidence {self.confidence:g}"
-        rest = "" if self.decided else f" {self.status.value[0].upper()}{self.status.value[1:]}."
-        return f"Morse index {count}: {which}. d = {self.dimension}, {self.cost.gradients} gradients.{rest}"
+        which = f"eigenvalues below {-self.gamma or 0.0:.4g}, of {self.dimension}"
+        rows = [("confidence", f"{self.confidence:g}")]
+        if len(self.values):
+            error = f"± {self.errors.max():.1g} at most"
+            rows.append(("values", f"from {self.values[0]:.5g} to {self.values[-1]:.5g}, {error}"))
+        rows += [] if self.decided else [("status", self.status.value)]
+        return as_text(f"Morse index {self._count}: {which}.", [*rows, ("cost", _work(self.cost))])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Density(Pictured):
     """The answer of `spectral_density`."""
 
@@ -126,10 +141,10 @@ class Density(Pictured):
     trace: float
     """The sum of all eigenvalues."""
     trace_error: float
-    """How far that may be off, at confidence 0.95 over the probes."""
-    nodes: Array = field(repr=False)
+    """How far that may be off: at confidence 0.95 over the probes, and by what radii disagree."""
+    nodes: Array
     """Values and weights before smoothing: quadrature nodes, or the eigenvalues. The weights sum to 1."""
-    weights: Array = field(repr=False)
+    weights: Array
     probes: int
     steps: int
     """Products a probe."""
@@ -139,20 +154,35 @@ class Density(Pictured):
     status: Status
     cost: Cost
 
+    def __repr__(self) -> str:
+        trace = f"trace {self.trace:.4g} ± {self.trace_error:.1g}, " if self.nodes.size else ""
+        return f"<Density {_word(self.status)}: d = {self.dimension}, {trace}{_work(self.cost)}>"
+
     def __str__(self) -> str:
-        how = "every eigenvalue" if self.exact else f"{self.probes} probes of {self.steps} steps"
-        if not self.nodes.size:
-            return f"Density of d = {self.dimension} eigenvalues: {self.status.value}."
-        ends = f"between {self.nodes.min():.4g} and {self.nodes.max():.4g}"
-        negative = float(self.weights[self.nodes < -self.width].sum())
-        return (
-            f"Density of d = {self.dimension} eigenvalues, {ends}, by {how}. Trace {self.trace:.5g} ± "
-            f"{self.trace_error:.1g}. A share of {negative:.2g} is below {-self.width:.2g}, the negative of the "
-            f"smoothing width. {self.cost.gradients} gradients."
-        )
+        rows = [("status", self.status.value), ("cost", _work(self.cost))]
+        if self.nodes.size:
+            how = "every eigenvalue" if self.exact else f"{self.probes} probes of {self.steps} steps"
+            negative = float(self.weights[self.nodes < -self.width].sum())
+            rows = [
+                ("between", f"{self.nodes.min():.4g} and {self.nodes.max():.4g}"),
+                ("trace", f"{self.trace:.5g} ± {self.trace_error:.1g}"),
+                ("negative", f"a share of {negative:.2g} is below {-self.width:.2g}, minus the smoothing width"),
+                ("by", how),
+                *rows,
+            ]
+        return as_text(f"Density of {counted(self.dimension, 'eigenvalue')}.", rows)
 
     def plot(self) -> Figure:
         """Draw the density on a logarithmic scale, with its spread. Needs matplotlib, of the extra `plot`."""
         from unsaddle.spectrum.plots import plot_density
 
         return plot_density(self)
+
+
+def _word(status: Status) -> str:
+    """The name of a status in small letters, for a line: 'not finite'."""
+    return status.name.lower().replace("_", " ")
+
+
+def _work(cost: Cost) -> str:
+    return counted(cost.gradients, "gradient")
