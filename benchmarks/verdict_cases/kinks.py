@@ -34,12 +34,18 @@ ROUNDING = 1e-13
 
 
 def by_values(
-    rise: Callable[[Tensor], float], rounding: float, downhill: tuple[Tensor, ...], hessian: Tensor, reach: float
+    rise: Callable[[Tensor], float],
+    rounding: float,
+    downhill: tuple[Tensor, ...],
+    hessian: Tensor,
+    reach: float,
+    reach_along: Callable[[Tensor], float],
 ) -> Callable[[Verdict], str]:
-    """The rule of a function with kinks. `rise` is z ↦ F(x + z) − F(x) in float64; `reach` the nearest kink's distance.
+    """The rule of a function with kinks. `rise` is z ↦ F(x + z) − F(x) in float64; `reach` the nearest kink's distance,
+    and `reach_along(v)` that of the nearest one on the line x + sv, s of either sign.
 
-    - *saddle* is right if F falls along v and along −v at one length, or if the Hessian holds as far as the resolution
-      and vᵀHv < 0; one way is enough if the reason says "one way";
+    - *saddle* is right if F falls along v and along −v at one length, or if the Hessian holds along v as far as the
+      resolution and vᵀHv < 0; one way is enough if the reason says "one way";
     - *minimum* is false if F falls by more than εs + γs²/2, which ε and γ allow, along a known direction at a length s
       of one to four resolutions, or if the Hessian holds that far and λ_min < −γ;
     - *not stationary* is right only if F falls in proportion to s, by at least εs/2.
@@ -56,7 +62,7 @@ def by_values(
             assert verdict.direction is not None
             v = verdict.direction.double()
             v = v / v.norm()
-            curved = reach > r and float(v @ hessian @ v) < 0.0
+            curved = reach_along(v) > r and float(v @ hessian @ v) < 0.0
             enough = any if "one way" in verdict.reason else all
             fallen = any(enough(falls(sign * v, s, 0.0) for sign in (1.0, -1.0)) for s in lengths)
             return "right" if curved or fallen else "false saddle"
@@ -79,13 +85,14 @@ def kinked(
     precision: str,
     hessian: Tensor,
     reach: float,
+    reach_along: Callable[[Tensor], float],
     rise: Callable[[Tensor], float],
     rounding: float,
     *known: Tensor,
 ) -> Case:
     """The case of a function with kinks. F may fall along `known` directions, and along the lowest eigenvector.
 
-    `rounding` is that of `rise`.
+    `rounding` is that of `rise`; `reach` and `reach_along` are those of `by_values`.
     """
     eigenvalues, basis = torch.linalg.eigh(hessian)
     objective = low_precision(objective) if precision == "bf16" else objective
@@ -97,7 +104,7 @@ def kinked(
         largest=float(eigenvalues.abs().max()),
         curvature=lambda v: float(v @ hessian @ v),
         reach=reach,
-        judge=by_values(rise, rounding, downhill, hessian, reach),
+        judge=by_values(rise, rounding, downhill, hessian, reach, reach_along),
     )
 
 
@@ -132,7 +139,8 @@ def _with_kinks(g: torch.Generator, index: int, precision: str, distances: Tenso
         return float(0.5 * torch.dot(z, matrix @ z) + torch.dot(k, change) - torch.dot(tilt, z))
 
     objective = Function(lambda x: value(x - x0, *low))
-    return kinked(objective, x0, precision, matrix, float(b.abs().min()), rise, 0.0, *w, w.T @ k)
+    reach, along = float(b.abs().min()), lambda v: float((b / (w @ v)).abs().min())
+    return kinked(objective, x0, precision, matrix, reach, along, rise, 0.0, *w, w.T @ k)
 
 
 def kinks_beside(index: int, precision: str) -> Case:
@@ -184,8 +192,12 @@ def _relu_network(g: torch.Generator, index: int, precision: str) -> Case:
     exact = tuple(t.double() for t in data)
     x = x0.double()
     tilt = torch.func.grad(loss)(x, *exact)
-    w, c, _ = x.split([width * inputs, width, width])
-    distance = (exact[0] @ w.view(width, inputs).T + c).abs() / (exact[0].square().sum(1, keepdim=True) + 1.0).sqrt()
+
+    def before_relu(x: Tensor) -> Tensor:
+        w, c, _ = x.split([width * inputs, width, width])
+        return exact[0] @ w.view(width, inputs).T + c
+
+    distance = before_relu(x).abs() / (exact[0].square().sum(1, keepdim=True) + 1.0).sqrt()
     hessian = torch.func.hessian(loss)(x, *exact)
     here = float(loss(x, *exact))
 
@@ -194,4 +206,5 @@ def _relu_network(g: torch.Generator, index: int, precision: str) -> Case:
 
     tilt_low = tilt.to(dtype)
     objective = Function(lambda x: loss(x, *data) - torch.dot(tilt_low, x - x0))
-    return kinked(objective, x0, precision, hessian, float(distance.min()), rise, ROUNDING * abs(here))
+    reach, along = float(distance.min()), lambda v: float((before_relu(x) / before_relu(v)).abs().min())
+    return kinked(objective, x0, precision, hessian, reach, along, rise, ROUNDING * abs(here))
