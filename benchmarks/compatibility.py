@@ -1,8 +1,9 @@
 """Packages of others, at the oldest versions that pyproject.toml allows and at the newest: do the tests pass with them?
 
-Three environments: all packages at their newest, all but JAX at their oldest, JAX at its oldest (with a newer NumPy).
-Each has this Python and torch from constraints.txt. The tests of each package run there, on these sources. The
-environments share torch and pytest, and are thrown away. Warnings are no errors: they are those of other times.
+Four environments: the one that this runs in, all packages at their newest, all but JAX at their oldest, JAX at its
+oldest (with a newer NumPy). Each has this Python and torch from constraints.txt. The tests of each package run there,
+on these sources. Environments that are made share torch and pytest, and are thrown away. Warnings are no errors: they
+are those of other times.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ TESTS = {
 BESIDE = ("accelerate", "tensorboard", "rich", "scikit-learn")
 """What these tests need, too."""
 
+HERE = "this one"
+"""The environment that is there."""
+
 SHARED = ("torch", "pytest", "hypothesis")
 
 
@@ -50,6 +54,7 @@ def environments() -> dict[str, list[str]]:
     """What pip is asked for."""
     oldest = {name: f"{name}=={version}" for name, version in bounds().items()}
     return {
+        HERE: list(TESTS),
         "oldest": [oldest[name] for name in (*TESTS, *BESIDE) if name != "jax"],
         "oldest JAX": [oldest["jax"]],
         "newest": [*TESTS, *BESIDE],
@@ -114,10 +119,13 @@ def main() -> int:
     report, lines, bad = Report.begin("compatibility", args), [], 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make(folder / "shared", list(SHARED))
+        if args.only != [HERE]:
+            make(folder / "shared", list(SHARED))
         for title in args.only:
             packages = environments()[title]
-            python = make(folder / title.replace(" ", "_"), packages, folder / "shared")
+            python = Path(sys.executable)
+            if title != HERE:
+                python = make(folder / title.replace(" ", "_"), packages, folder / "shared")
             chosen = versions(python)
             names = [n for n in TESTS if n in {re.split("==", package)[0] for package in packages}]
             for package, counts in tested(python, names, folder).items():

@@ -78,11 +78,12 @@ def child(name: str, kept: bool, seed: int, gradients: int) -> dict[str, float |
     }
 
 
-def in_a_new_process(name: str, kept: bool, seed: int, gradients: int) -> dict[str, float | str]:
+def in_a_new_process(name: str, kept: bool, seed: int, gradients: int, malloc: str) -> dict[str, float | str]:
     command = [sys.executable, "-m", "benchmarks.model_memory", "--child", name, "kept" if kept else "freed"]
     command += ["--seed", str(seed), "--gradients", str(gradients), "--threads", "1"]
-    # What is freed goes back to the system at once, so that the peak is that of what is held.
-    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    # If what is freed goes back to the system at once, the peak is that of what is held.
+    at_once = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    environment = os.environ | (at_once if malloc == "returning" else {})
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     if done.returncode == 0:
         answer: dict[str, float | str] = json.loads(done.stdout)
@@ -95,6 +96,9 @@ def main() -> int:
     parser = options("Peak memory of a probe of a 10M-parameter model over training's, in vectors.")
     parser.add_argument("--gradients", type=int, default=120, help="that a probe may take")
     parser.add_argument("--child", nargs=2, metavar=("NAME", "GRADIENTS"), help="run one case here (used inside)")
+    parser.add_argument(
+        "--malloc", choices=("returning", "default"), default="returning", help="whether freed blocks go back at once"
+    )
     parser.add_argument("--only", nargs="*", choices=list(WANTED), default=list(WANTED), help="these extractors")
     arguments = parser.parse_args()
     if arguments.child:
@@ -106,7 +110,7 @@ def main() -> int:
     lines, beyond = [], {}
     for kept in (False, True):
         for name in arguments.only:
-            result = in_a_new_process(name, kept, arguments.seed, arguments.gradients)
+            result = in_a_new_process(name, kept, arguments.seed, arguments.gradients, arguments.malloc)
             how = "kept" if kept else "freed"
             numbers = {key: float(result[key]) for key in ("training", "beyond")}
             lines.append(
@@ -120,6 +124,7 @@ def main() -> int:
             print("  " + "  ".join(lines[-1]), flush=True)  # The table comes at the end, and that may be long.
             beyond[name, how] = numbers["beyond"]
             settings = {"extractor": name, "gradients kept": kept, "threads": 1, "max_gradients": arguments.gradients}
+            settings |= {"malloc": arguments.malloc}
             report.row(settings=settings, status=str(result["status"]), gradients=result["gradients"], **numbers)
     heads = ["case", "training", "beyond it", "gradients", "status"]
     table("model_memory: resident, in vectors of 40 MB, d=1e7, float32", heads, lines)

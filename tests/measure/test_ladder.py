@@ -35,6 +35,13 @@ def test_too_far_it_moves_inwards(first):
         assert found.error <= 0.5
 
 
+def test_where_the_ladder_was_moved_the_error_is_doubled():
+    moved, _ = climbed(lambda t: -1.0 + 100.0 * t**2, 1.0)
+    inner = 100.0 * (ladder.RATIO**2 - 1.0) * moved.radius**2  # Extrapolated, both pairs are exact.
+    assert moved.radius < 1.0
+    assert moved.error == pytest.approx(2.0 * (inner + ladder.RATIO**2 * inner / 2.0), rel=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_too_near_it_moves_outwards(seed):
     """Rounding of 1e-6/t beside −1, from t = 1e-6 on: it has to reach 1e-5 at least."""

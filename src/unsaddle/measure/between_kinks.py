@@ -165,6 +165,8 @@ class Along(NamedTuple):
     clean: bool
     uneven: float
     """What a kink that is too small to be seen may add to the curvature: the even part along the direction."""
+    sided: bool
+    """Whether a kink nearer than every radius is on one side, so that the other side was taken."""
 
 
 def along(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap) -> Along:
@@ -182,7 +184,8 @@ def along(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap) 
     first = opposite(f, x, v, grad0, within.wider(within.radius, WIDER))
     second = opposite(f, x, v, grad0, replace(within, radius=first.radius / RATIO))
     uneven = abs(first.uneven) / (2.0 * first.radius)
-    return Along(curvature(first), curvature(second), first.radius, first.clean and second.clean, uneven)
+    clean, sided = first.clean and second.clean, first.sided or second.sided
+    return Along(curvature(first), curvature(second), first.radius, clean, uneven, sided)
 
 
 def measured(
@@ -204,6 +207,7 @@ def measured(
         consistent=seen.clean and error <= 0.5 * abs(seen.curvature),
         samples=f.size,
         fresh=False,
+        sided=seen.sided,
     )
 
 

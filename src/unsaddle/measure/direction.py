@@ -54,6 +54,8 @@ class Measurement:
     uneven: float = 0.0
     """‖∇f(x+rv) + ∇f(x−rv) − 2∇f(x)‖, where it counts beside the curvature and no third derivative explains it: kinks,
     or noise, are nearer than r. Then the curvature is how f bends over r, and the Hessian at x may be another."""
+    sided: bool = False
+    """Whether a kink is right beside x, and the curvature is that of the other side."""
     deviation: float = math.nan
     """On fresh samples: the standard deviation of one sample's curvature along the direction."""
 

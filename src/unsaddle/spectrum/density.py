@@ -107,7 +107,7 @@ def spectral_density(
         checks.count(probes, "probes")
     if steps is not None:
         checks.count(steps, "steps", at_least=2)
-    generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+    generator = torch.Generator().manual_seed(checks.seed(seed))
     with shown(F, None) if progress else nullcontext(F) as watched:
         hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger())
         return density_of(hessian, Space(point), width, probes, steps, generator)

@@ -194,5 +194,5 @@ def hessian_operator(
 
 @with_its_ranks
 def _prepared(objective: BaseObjective, *, x: Tensor, samples: int | None, seed: int) -> Hessian:
-    generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+    generator = torch.Generator().manual_seed(checks.seed(seed))
     return hessian_at(objective, x, samples, generator, Ledger())

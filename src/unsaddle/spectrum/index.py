@@ -81,7 +81,7 @@ def morse_index(
         checks.count(basis, "basis", at_least=min(vectors.dimension(point), 4))
     if max_gradients is not None:
         checks.count(max_gradients, "max_gradients", at_least=SURVEY_GRADIENTS + FIRST_STEPS + 1)
-    generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+    generator = torch.Generator().manual_seed(checks.seed(seed))
     with shown(F, max_gradients) if progress else nullcontext(F) as watched:
         hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger())
         return _index(hessian, gamma, delta, basis or basis_size(point, ROOM // 2), max_gradients, generator)

@@ -119,8 +119,10 @@ def spectrum_by_layer(
         highest=checks.count(highest, "highest", at_least=0),
         tolerance=checks.positive(tolerance, "tolerance"),
     )
+    if basis is not None:
+        checks.count(basis, "basis", at_least=3)
     chosen = grouped(F.parameters, groups)
-    generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+    generator = torch.Generator().manual_seed(checks.seed(seed))
     found = []
     with shown(F, None) if progress else nullcontext(F) as watched:
         hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger())
@@ -158,14 +160,16 @@ def grouped(parameters: Any, groups: Any) -> dict[str, list[str]]:
         if not blocks:
             raise ValueError("the optimizer holds none of the model's parameters; pass the one that trains this model")
         return blocks
-    if isinstance(groups, str):
+    if isinstance(groups, str) or not isinstance(groups, Iterable):
         groups = [groups]
     named: Mapping[str, Any] = groups if isinstance(groups, Mapping) else {pattern: pattern for pattern in groups}
     return {title: _matching(names, patterns) for title, patterns in named.items()}
 
 
 def _matching(names: list[str], patterns: str | Iterable[str]) -> list[str]:
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+    wanted = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
+    if not all(isinstance(pattern, str) for pattern in wanted):
+        raise TypeError(f"groups must be names of parameters, or lists of them, got {patterns!r}")
     own = {name: name.removeprefix("module.") for name in names}  # DDP puts this before every name.
     found = [n for n in names if any(fnmatchcase(n, pattern) or fnmatchcase(own[n], pattern) for pattern in wanted)]
     if not found:

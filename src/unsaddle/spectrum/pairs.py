@@ -114,7 +114,7 @@ def eigenpairs(
             scaling = as_map(metric, whole, point)
             inside = MetricObjective(whole, scaling, point)
             whole, at = inside, inside.point
-        generator = torch.Generator().manual_seed(checks.count(seed, "seed", at_least=0))
+        generator = torch.Generator().manual_seed(checks.seed(seed))
         hessian = hessian_at(whole, at, samples, generator, Ledger())
         found = pairs_of(hessian, goal, Space(at), basis, max_gradients, generator, LOOKS if copies else 0)
     return found if scaling is None else _in_own_variables(found, scaling)
