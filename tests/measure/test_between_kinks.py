@@ -117,6 +117,17 @@ def test_the_gap_ends_at_the_kink_and_there_is_none_at_a_kink() -> None:
     assert gap(f, x, math.sqrt(2.0), grad0, torch.Generator().manual_seed(0)) is None
 
 
+def test_a_kink_right_beside_x_is_told_and_the_other_side_is_measured() -> None:
+    """It is nearer than any number beside x: F bends down towards smaller numbers, and rises towards larger ones."""
+    f = Function(lambda x: -(x[0] ** 2) / 2.0 + x[0] + 2.0 * (x[0] - 1.0).relu() + x[1] ** 2).sample()
+    x = torch.ones(2, dtype=DOUBLE)
+    seen = measured(f, x, unit(0), f.grad(x).clone(), WIDE, claimed=-1.0, smoothness=2.0)
+    assert seen.sided
+    assert seen.curvature == pytest.approx(-1.0, rel=0.2)
+    g, y, grad0 = kinked()
+    assert not measured(g, y, unit(1), grad0, WIDE, claimed=-1.0, smoothness=2.0).sided
+
+
 def test_truncation_is_told_from_kinks() -> None:
     """Around zero, x³/w has even parts that fall to a quarter at half the distance."""
     f = Function(lambda x: x[0] ** 2 + (x**3).sum() / 1e-7).sample()

@@ -53,3 +53,14 @@ def test_wrong_groups_say_what_there_is() -> None:
     other = torch.optim.SGD([torch.ones(2, requires_grad=True)])
     with pytest.raises(ValueError, match="pass the one that trains this model"):
         spectrum_by_layer(objective(network()), groups=other)
+
+
+@pytest.mark.parametrize("groups", [5, [5], {"a": 5}, {"a": ["*", 5]}, [None]])
+def test_groups_that_are_no_names_are_refused(groups: object) -> None:
+    with pytest.raises(TypeError, match="groups must be"):
+        spectrum_by_layer(objective(network().eval()), groups=groups, density=False)
+
+
+def test_a_basis_that_is_too_small_is_refused() -> None:
+    with pytest.raises(ValueError, match="basis must be"):
+        spectrum_by_layer(objective(network().eval()), basis=2, density=False)

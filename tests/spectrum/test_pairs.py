@@ -188,3 +188,12 @@ def test_more_pairs_than_a_first_run_can_see_are_looked_for() -> None:
     F = Function(lambda x: (torch.tensor([1.0, 2.0, 3.0], dtype=x.dtype).repeat(20) * x * x).sum() / 2.0)
     found = eigenpairs(F, torch.zeros(60, dtype=torch.float64), lowest=8)
     assert found.values == pytest.approx([1.0] * 8, rel=1e-3)
+
+
+@pytest.mark.parametrize("call", ["eigenpairs", "morse_index", "spectral_density"])
+def test_any_integer_is_a_seed(call: str) -> None:
+    F, x = quadratic(np.array([-1.0, 1.0, 2.0]))
+    for seed in (2**64 + 3, np.int64(3)):
+        getattr(unsaddle, call)(F, x, seed=seed)
+    with pytest.raises(TypeError, match="seed must be"):
+        getattr(unsaddle, call)(F, x, seed=1.5)
