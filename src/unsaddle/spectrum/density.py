@@ -110,7 +110,8 @@ def spectral_density(
     generator = torch.Generator().manual_seed(checks.seed(seed))
     with shown(F, None) if progress else nullcontext(F) as watched:
         hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger())
-        return density_of(hessian, Space(point), width, probes, steps, generator)
+        with hessian.held():
+            return density_of(hessian, Space(point), width, probes, steps, generator)
 
 
 def density_of(

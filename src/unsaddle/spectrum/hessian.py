@@ -8,6 +8,7 @@ are from both sides, so that the third derivative drops out.
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -93,6 +94,10 @@ class Hessian:
         """out ← ∇²F_S(x)q for a unit q. One gradient, or two where products are central."""
         r = self.radius(largest)
         (self.f_hat.central_product if self.is_central(r) else self.f_hat.product)(q, r, out)
+
+    def held(self) -> AbstractContextManager[None]:
+        """For many products in a row: a model is put back at the end, not after each."""
+        return self.f_hat.f.held()
 
     def measure(self, v: Tensor, largest: float) -> Tensor:
         """∇²F_S(x)v for a unit v, in a new vector, at another radius than `multiply`: with another error.

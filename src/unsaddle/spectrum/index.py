@@ -84,7 +84,8 @@ def morse_index(
     generator = torch.Generator().manual_seed(checks.seed(seed))
     with shown(F, max_gradients) if progress else nullcontext(F) as watched:
         hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger())
-        return _index(hessian, gamma, delta, basis or basis_size(point, ROOM // 2), max_gradients, generator)
+        with hessian.held():
+            return _index(hessian, gamma, delta, basis or basis_size(point, ROOM // 2), max_gradients, generator)
 
 
 def _index(

@@ -131,8 +131,9 @@ def spectrum_by_layer(
             d = space.dimension
             low = min(goal.lowest, d)
             wanted = Goal(lowest=low, highest=min(goal.highest, d - low), tolerance=goal.tolerance)
-            pairs = pairs_of(hessian, wanted, space, basis, None, generator)
-            spread = density_of(hessian, inner, width, probes, steps, generator) if density else None
+            with hessian.held():
+                pairs = pairs_of(hessian, wanted, space, basis, None, generator)
+                spread = density_of(hessian, inner, width, probes, steps, generator) if density else None
             found.append(Layer(name=name, parameters=tuple(names), pairs=pairs, density=spread))
     return Layers(layers=tuple(found), cost=hessian.ledger.cost)
 

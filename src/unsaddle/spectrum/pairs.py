@@ -116,7 +116,8 @@ def eigenpairs(
             whole, at = inside, inside.point
         generator = torch.Generator().manual_seed(checks.seed(seed))
         hessian = hessian_at(whole, at, samples, generator, Ledger())
-        found = pairs_of(hessian, goal, Space(at), basis, max_gradients, generator, LOOKS if copies else 0)
+        with hessian.held():
+            found = pairs_of(hessian, goal, Space(at), basis, max_gradients, generator, LOOKS if copies else 0)
     return found if scaling is None else _in_own_variables(found, scaling)
 
 
