@@ -187,3 +187,17 @@ def test_what_is_no_model_or_loss_is_refused(arguments, error, message):
 def test_bad_options_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         ModelObjective(network(), regress, DATA, **options)
+
+
+def test_a_list_of_samples_is_told_from_a_list_of_batches() -> None:
+    samples = [(torch.ones(2), torch.tensor(1)), (torch.zeros(2), torch.tensor(0))]
+    model = torch.nn.Linear(2, 2)
+    F = ModelObjective(
+        model, lambda model, batch: torch.nn.functional.nll_loss(model(batch[0])[:, 0], batch[1]), samples
+    )
+    with pytest.raises(IndexError) as raised:
+        F.sample().grad(F.point)
+    assert "each of its elements is taken as a batch" in raised.value.__notes__[0]
+    rows = torch.utils.data.DataLoader(samples, batch_size=2)  # As the note says.
+    G = ModelObjective(model, lambda model, batch: torch.nn.functional.cross_entropy(model(batch[0]), batch[1]), rows)
+    assert G.sample().grad(G.point).isfinite().all()

@@ -26,6 +26,12 @@ from unsaddle.ranks import check_seed, of_parameters, raised_on_all
 
 NameFilter = Callable[[str], bool] | str | Iterable[str]
 
+LISTED = (
+    "data is a list, and each of its elements is taken as a batch, with a row for each sample. For a list of samples "
+    "pass a DataLoader of it."
+)
+"""Added to an error of the loss."""
+
 
 class ModelObjective(OverParameters):
     """F(x) = mean over the data of loss(model with parameters x, batch).
@@ -108,6 +114,7 @@ class ModelObjective(OverParameters):
         check_seed(self.ranks, self._seed)
         with raised_on_all(self.ranks, "data"):
             own = batches.source(data, micro_batch, self._seed, shared=self.ranks is not None)
+        self._listed = isinstance(own, batches.Listed)
         self._source: batches.Source | SharedSource = own
         if self.ranks is not None:
             self._source = SharedSource(own, self.ranks, lambda: self.least_samples)
@@ -208,7 +215,9 @@ class ModelObjective(OverParameters):
     def _value(self, batch: Any) -> Tensor:
         try:
             return checks.scalar(self._loss(self._model, batch), "the loss", ".mean()")
-        except ValueError as error:
+        except Exception as error:
+            if self._listed:
+                error.add_note(LISTED)
             if "more than 1 value per channel" not in str(error):
                 raise
             raise ValueError(
