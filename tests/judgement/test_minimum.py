@@ -103,6 +103,12 @@ def test_a_minimum_reads_as_one_with_its_gamma_and_its_resolution() -> None:
     assert (verdict.confidence, verdict.evidence.status) == (0.95, Status.NOTHING_FOUND)
 
 
+def test_a_slope_with_negative_curvature_says_so_at_once() -> None:
+    verdict = is_minimum(SADDLE, ORIGIN + 0.3)
+    assert str(verdict).splitlines()[0] == "Not stationary. There is negative curvature, too."
+    assert "more than that step, though the gradient may lead farther" in verdict.reason
+
+
 def test_a_slope_reads_as_one() -> None:
     verdict = is_minimum(SADDLE, WELL + 1.0)
     lines = str(verdict).splitlines()

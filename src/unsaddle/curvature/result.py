@@ -187,8 +187,8 @@ class Curvature:
         if self.direction is None or self.jump == 0.0:
             return ""
         return (
-            f" That is how F bends over a distance of {self.measurements[0].radius:.1g}: nearer to x its gradient "
-            f"jumps by about {self.jump:.1g}, at kinks or by noise, and the Hessian at x itself may be another."
+            f" This was measured over a distance of {self.measurements[0].radius:.1g}: nearer to x the gradient jumps "
+            f"by about {self.jump:.1g}, at kinks, as of ReLU, or by noise. The Hessian at x itself may be another."
         )
 
     def where(self) -> Where:

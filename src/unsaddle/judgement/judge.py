@@ -103,7 +103,7 @@ def _two_ways(found: Curvature, gradient_norm: float, fall: float) -> str:
     if found.direction is None:
         return "The gradient is not small: follow it."
     at, promise = found.measurements[-1], gradient_norm**2 / (2.0 * found.smoothness)
-    better = f", where F falls by {fall:.2g}: the {_larger(promise, fall)} way down" if fall > 0.0 else ""
+    better = f", where F falls by {fall:.2g}: {_compared(promise, fall)}" if fall > 0.0 else ""
     better = ", but no lower point was found along it" if fall == 0.0 else better
     return (
         f"The gradient is not small: a step along it promises a fall of about {promise:.2g}. There is negative "
@@ -112,5 +112,6 @@ def _two_ways(found: Curvature, gradient_norm: float, fall: float) -> str:
     )
 
 
-def _larger(promise: float, fall: float) -> str:
-    return "better" if fall > promise else "lesser"
+def _compared(promise: float, fall: float) -> str:
+    """The promise is what a step of 1/L1 is sure of. More steps, or a longer one, may lead farther down."""
+    return "more than that step, though the gradient may lead farther" if fall > promise else "the lesser way down"

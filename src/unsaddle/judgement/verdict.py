@@ -95,7 +95,8 @@ class Verdict:
         if self.kind is Kind.MINIMUM:
             how_far = "to first order" if math.isnan(self.gamma) else f"up to a curvature of {-self.gamma:.3g}"
             return f"A minimum, {how_far}."
-        return f"{self.kind.capitalize()}."
+        too = " There is negative curvature, too." if self.direction is not None else ""
+        return f"{self.kind.capitalize()}.{too}"
 
     def _rows(self) -> list[tuple[str, str]]:
         """The table below that line."""

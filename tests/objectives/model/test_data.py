@@ -353,3 +353,8 @@ def test_classes_are_no_models_and_no_data():
 def test_a_batch_that_is_a_tuple_is_no_data(data):
     with pytest.raises(TypeError, match=r"got tuple; wrap tensors as .* and a single batch as \[batch\]"):
         ModelObjective(batch_norm(), classify, data)
+
+
+def test_an_array_of_numpy_is_no_data():
+    with pytest.raises(TypeError, match=r"got ndarray; wrap tensors as torch\.utils\.data\.TensorDataset"):
+        ModelObjective(batch_norm(), classify, torch.zeros(3, 4).numpy())

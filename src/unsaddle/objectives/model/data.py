@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import data as torch_data
@@ -208,7 +209,7 @@ def source(data: Any, micro_batch: int | None, seed: int, *, shared: bool = Fals
             )
         _check_is_of_batches(data)
         return Listed(data)
-    unfit = isinstance(data, (tuple, dict, str, Tensor, type))
+    unfit = isinstance(data, (tuple, dict, str, Tensor, np.ndarray, type))
     if unfit or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         got = f"the class {data.__name__}" if isinstance(data, type) else type(data).__name__
         raise TypeError(
