@@ -23,7 +23,7 @@ class Status(Enum):
     CONVERGED = "every value is known to the tolerance"
     INACCURATE = (
         "some values are not known to the tolerance, since gradients at different radii disagree by more: "
-        "read the errors. Kinks, as of ReLU and max-pooling, do this, and float32 or less inside of the function"
+        "read the errors; kinks do this, as of ReLU and max-pooling, and float32 or less inside of the function"
     )
     BUDGET_SPENT = "the budget ended first, and values are as far as they got: raise max_gradients, or the tolerance"
     NOT_FINITE = "a value or gradient was NaN or infinite: look for NaN and Inf in the data, or move x"
