@@ -183,7 +183,7 @@ class Curvature:
         """A sentence, if F was found to bend down only on one side of x, or only over a distance with kinks or noise;
         else empty."""
         if self.direction is not None and self.measurements[0].sided:
-            return " That is how F bends one way: nearer to x than could be seen is a kink on the other side."
+            return " That is how F bends one way. On the other side of x there is a kink, nearer than could be seen."
         if self.direction is None or self.jump == 0.0:
             return ""
         return (
