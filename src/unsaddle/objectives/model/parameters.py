@@ -52,6 +52,7 @@ class FlatParameters:
         self._remembered: Tensor | None = None
         self._remembered_parts: tuple[Tensor, ...] = ()
         self._away = False
+        self._probe: tuple[Tensor, tuple[Tensor, ...]] | None = None
 
     def _check(self) -> None:
         if not self.tensors:
@@ -132,13 +133,20 @@ class FlatParameters:
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
-        """Inside, the parameters move from where they are now, and nobody sets them back after each evaluation."""
-        self.remembered()
-        before, self._away = self._away, True
+        """Inside, the parameters move from where they are now, and nobody sets them back after each evaluation.
+
+        A small vector is held for the points that they move to: it is added to at once, not part by part.
+        """
+        home = self.remembered()
+        before = self._away, self._probe
+        self._away = True
+        if len(self._runs) == 1 and self._probe is None:
+            probe = torch.empty_like(home)
+            self._probe = probe, _parts(probe, self._own())
         try:
             yield
         finally:
-            self._away = before
+            self._away, self._probe = before
 
     def is_at(self, x: Tensor) -> bool:
         """Whether the parameters equal `x`, bit for bit."""
@@ -169,7 +177,11 @@ class FlatParameters:
 
     def move(self, x: Tensor, u: Tensor | None, scale: float) -> None:
         """`assign`, for parameters that were just found to be as `remembered`, which a search has as its x."""
-        if self._away or not self._is_remembered(x):
+        if self._probe is not None and u is not None and self._is_remembered(x):
+            probe, parts = self._probe
+            torch.add(x.detach(), checks.vector_like(u, x, "u"), alpha=scale, out=probe)
+            torch._foreach_copy_(self._own(), parts)
+        elif self._away or not self._is_remembered(x):
             self.assign(x, u, scale)
         elif u is not None:
             own = self._own()
@@ -202,7 +214,9 @@ class FlatParameters:
 
     @staticmethod
     def _gradients(parameters: Sequence[Tensor], release: bool) -> list[Tensor]:
-        grads = [_dense(parameter) for parameter in parameters]
+        grads = [grad for p in parameters if type(grad := p.grad) is Tensor and grad.layout is torch.strided]
+        if len(grads) < len(parameters):
+            grads = [_dense(parameter) for parameter in parameters]
         for parameter in parameters if release else ():
             parameter.grad = None
         return grads

@@ -127,7 +127,9 @@ class Replayed(Oracle):
                 versions = self._versions()
 
                 def check_unchanged() -> None:
-                    changed = [name for name, version in self._versions().items() if version != versions[name]]
+                    now = self._versions()
+                    pairs = zip(self._watched.values(), versions, now, strict=True) if now != versions else ()
+                    changed = [name for (name, _), before, after in pairs if before != after]
                     if u is None:  # Writing may bypass version counters. All searches begin at x, so compare here.
                         changed.extend(self._flat.differing(x))
                     if changed:
@@ -152,6 +154,6 @@ class Replayed(Oracle):
                 "depends on the parameters; look for a missing backward(), detach(), item() or no_grad() inside it"
             )
 
-    def _versions(self) -> dict[str, int]:
+    def _versions(self) -> list[int]:
         """Version counters of all parameters, also frozen ones. Writing changes them, except that of `assign`."""
-        return {name: parameter._version for name, parameter in self._watched.values()}
+        return [parameter._version for _, parameter in self._watched.values()]
