@@ -38,9 +38,9 @@ def along_direction(f: FreeFunction, direction: Tensor, curvature: float, shorte
 
 
 def along_flat_line(f: FreeFunction, direction: Tensor, falls: FlatFall) -> Array:
-    """The lowest point along a direction where fun is flat to second order, from the length at which it is seen to fall.
+    """The lowest point along a direction where fun is flat to second order, and was seen to fall.
 
-    The length is doubled while values fall. The result is clipped to the bounds.
+    The length at which it was seen is doubled while values fall. The result is clipped to the bounds.
     """
     sampled = f.sample()
     here, first = f.at.value, abs(falls.length)
