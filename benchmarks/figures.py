@@ -32,7 +32,10 @@ COMMANDS = {
     "compare-*": f"unsaddle compare --out results/reproduce && {HERE}",
     "complexity-*": f"unsaddle complexity --out results/reproduce && {HERE}",
     "edge-of-stability.svg": "python -m benchmarks.monitor --threads 1 --figure docs/figures/edge-of-stability.svg",
-    "methods.png": "python -m benchmarks.methods --seeds 2 --threads 1 --figure docs/figures/methods.png",
+    "methods.png": "python -m benchmarks.methods --seeds 2 --threads 1 --extractors neon+ "
+    '--only chain --only "noisy chain" --only "noisy phases" --methods "neon-scsg, neon+ inside" '
+    '--methods "neon-svrg, neon+ inside" --methods "neon-sgd, neon+ inside" --methods "noisy-sgd tuned" '
+    '--methods "sgld tuned" --methods svrg-hessian --methods scsg --figure docs/figures/methods.png',
     "molecules-modes.png": "python -m benchmarks.ase_figure",
     "molecules-*": "python -m benchmarks.ase_saddles --only molecules --out out/ase.jsonl && "
     "python -m benchmarks.ase_figure --rows out/ase.jsonl",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,8 +37,34 @@ def is_flat(found: Curvature, flat: float) -> bool:
     return abs(found.lowest) <= known_to < found.gamma / 2.0
 
 
-def falls_along(f: SampledFunction, x: Tensor, v: Tensor) -> str | None:
-    """A sentence if F falls along v or −v by terms of higher order; None if it does not, or too little. Seven values.
+class FlatFall(NamedTuple):
+    """A fall of F along a direction where it is flat to second order."""
+
+    fall: float
+    """F(x) − F(x + sv)."""
+    length: float
+    """s, with its sign."""
+    both_ways: bool
+    """Whether F falls along the opposite direction, too."""
+
+    @property
+    def reason(self) -> str:
+        """The fall in words, and what to do."""
+        ways = "both ways" if self.both_ways else "one way"
+        return FALLS.format(ways=ways, fall=self.fall, length=abs(self.length))
+
+
+def flat_fall(f: SampledFunction, x: Tensor, found: Curvature) -> FlatFall | None:
+    """How far F falls along the lowest direction of a search that found nothing, if that is soft; else None.
+
+    Cost: seven values if the direction is soft, none if it is not.
+    """
+    soft = found.deciding and abs(found.lowest) <= SOFT * found.smoothness
+    return falls_along(f, x, found.deciding[0]) if soft else None
+
+
+def falls_along(f: SampledFunction, x: Tensor, v: Tensor) -> FlatFall | None:
+    """The fall of F along v or −v by terms of higher order; None if F does not fall, or too little. Seven values.
 
     At the first length where the change of F exceeds the rounding of values, it has to be a fall, and at the next
     length that has to have grown as a term of third order does.
@@ -54,10 +81,10 @@ def falls_along(f: SampledFunction, x: Tensor, v: Tensor) -> str | None:
             if not math.isfinite(fall) or fall < -rounding:
                 break
             if before > rounding and fall > GROWTH * before:
-                seen.append((fall, length))
+                seen.append((fall, sign * length))
                 break
             before = fall
     if not seen:
         return None
     fall, length = max(seen)
-    return FALLS.format(ways="both ways" if len(seen) == 2 else "one way", fall=fall, length=length)
+    return FlatFall(fall, length, both_ways=len(seen) == 2)

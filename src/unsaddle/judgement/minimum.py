@@ -18,7 +18,7 @@ from unsaddle.curvature.question import CLOSE, Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, Drop, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
-from unsaddle.judgement.flat_direction import SOFT, falls_along
+from unsaddle.judgement.flat_direction import flat_fall
 from unsaddle.judgement.gradient_promise import (
     BETTER_WAY,
     FAR_FROM_REST,
@@ -245,10 +245,9 @@ def _contested(
             return Judgement(Kind.NOT_STATIONARY, BETTER_WAY.format(**ways)), seen._replace(eps=small)
     if judgement.kind is not Kind.MINIMUM or sampled:
         return judgement, seen
-    flat = found.deciding and abs(found.lowest) <= SOFT * found.smoothness
-    falls = falls_along(f, x, found.deciding[0]) if flat else None
+    falls = flat_fall(f, x, found)
     if falls is not None:
-        return Judgement(Kind.UNDECIDED, falls), seen
+        return Judgement(Kind.UNDECIDED, falls.reason), seen
     if seen.follows_l1 and seen.norm > seen.error:
         small = small_along_itself(f, x, found.radius)
         if seen.least > small:

@@ -30,7 +30,9 @@ class Verdict:
     gradient_norm: float
     """‖∇F(x)‖, from fresh samples if F is sampled. With a metric and without `eps`: ‖S∇F(x)‖, as `eps` then is."""
     gradient_error: float
-    """How far `gradient_norm` may be off, by sampling at the confidence stated, and by rounding."""
+    """How far `gradient_norm` may be off: the ± beside it in the table, if it is above a hundredth of the norm and of
+    `eps`. It is the sampling error at the confidence stated, 0 on all samples, and three times the rounding of a
+    gradient, as measured."""
     eps: float
     """Gradients up to this norm count as zero; nan if a solver decided, as SciPy's."""
     curvature: float
@@ -41,7 +43,8 @@ class Verdict:
     """A unit vector of measured negative curvature, of a saddle and, if one was seen, of a point that is not
     stationary; else None. F falls along it; see `both_ways`."""
     drop: float
-    """How far F falls along the direction, by values; nan if there is none. On samples: on fresh ones."""
+    """How far F falls along the direction, by values; nan if there is none. On samples: on fresh ones. In an
+    event of `Neon`, `decrease` is the same for the one step that it tried, on batches of training."""
     drop_interval: tuple[float, float]
     """Where that lies, at the confidence stated."""
     length: float

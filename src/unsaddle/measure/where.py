@@ -100,7 +100,7 @@ def _shares(v: Tensor, parameters: Any) -> Where:
         counts.append(torch.ones_like(part, dtype=torch.float64).sum())
     held = vectors.total([[*squares, *counts]])
     sizes, d = held[len(squares) :], vectors.dimension(v)
-    return _ordered(list(parameters.names), held[: len(squares)], [size / d for size in sizes])
+    return by_share(list(parameters.names), held[: len(squares)], [size / d for size in sizes])
 
 
 def _by_variable(unit: Tensor) -> Where:
@@ -112,10 +112,11 @@ def _by_variable(unit: Tensor) -> Where:
     if others:
         names, held = [*names, f"{others} other variables"], [*held, max(0.0, 1.0 - sum(held))]
         sizes = [*sizes, others / len(shares)]
-    return _ordered(names, held, sizes)
+    return by_share(names, held, sizes)
 
 
-def _ordered(names: list[str], shares: list[float], sizes: list[float]) -> Where:
+def by_share(names: list[str], shares: list[float], sizes: list[float]) -> Where:
+    """The parts of a direction, largest share first. The shares need not sum to 1."""
     order, total = sorted(range(len(names)), key=lambda i: -shares[i]), sum(shares)
     return Where(
         names=tuple(names[i] for i in order),

@@ -33,7 +33,8 @@ class Event:
     error: float = float("nan")
     """Of the curvature: one-sided, at confidence 95 %; nan if it is from one batch."""
     decrease: float = float("nan")
-    """How much the step that was tried lowers the loss, in the mean over fresh batches; nan if none was tried."""
+    """How much the step that was tried lowers the loss, in the mean over fresh batches; nan if none was tried.
+    `Verdict.drop` is the same for the best step that `is_minimum` tried, on F itself."""
     decrease_error: float = float("nan")
     """Of the decrease: one-sided, at confidence 95 %."""
     length: float = float("nan")

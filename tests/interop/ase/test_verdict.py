@@ -10,7 +10,7 @@ pytest.importorskip("ase")
 from ase import Atoms
 from ase.build import bulk
 from ase.calculators.emt import EMT
-from ase.filters import FrechetCellFilter
+from ase.filters import Filter, FrechetCellFilter, StrainFilter
 from ase.io import read
 from ase.optimize import BFGS
 from ase.vibrations import Vibrations
@@ -120,3 +120,37 @@ def test_a_format_that_ase_does_not_know_is_told(saddles, with_emt, tmp_path):
     verdict = is_minimum(with_emt(saddles["square"].copy()))
     with pytest.raises(ValueError, match=r"file must end as a format of ASE does, got .*mode\.foo"):
         verdict.write_mode(tmp_path / "mode.foo")
+
+
+def test_where_names_the_atoms_that_move(saddles, with_emt):
+    verdict = is_minimum(with_emt(saddles["square"].copy()))
+    seen = verdict.where()
+    assert set(seen.names) == {"Pt[0]", "Pt[1]", "Pt[2]", "Pt[3]"}
+    assert list(seen.shares) == sorted(seen.shares, reverse=True)
+    for name, share in zip(seen.names, seen.shares, strict=True):
+        assert share == pytest.approx(np.square(verdict.mode[int(name[3:-1])]).sum())
+    assert seen.sizes == (0.25,) * 4
+    assert " in Pt[" in str(seen)
+
+
+def test_where_of_a_filter_names_its_atoms_by_their_own_index(saddles, with_emt):
+    square = with_emt(saddles["square"].copy())
+    assert set(is_minimum(Filter(square, indices=[1, 3])).where().names) <= {"Pt[1]", "Pt[3]"}
+
+
+@pytest.mark.parametrize(
+    ("cell_filter", "names"), [(FrechetCellFilter, {"Cu[0]", "the cell"}), (StrainFilter, {"the cell"})]
+)
+def test_where_names_the_cell_if_it_moves(cell_filter, names, with_emt):
+    verdict = is_minimum(cell_filter(with_emt(bulk("Cu", "bcc", a=2.855))))
+    seen = verdict.where()
+    assert verdict.kind == "saddle"
+    assert set(seen.names) == names
+    assert seen.names[0] == "the cell"
+    assert seen.shares[0] > 0.9
+    assert sum(seen.sizes) == pytest.approx(1.0)
+    assert math.isnan(verdict.frequency)
+
+
+def test_a_minimum_has_no_direction_to_place(relaxations, with_emt):
+    assert not is_minimum(with_emt(relaxations["square"][0].atoms.copy())).where()

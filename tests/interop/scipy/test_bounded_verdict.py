@@ -108,3 +108,65 @@ def test_what_coarse_values_hide_is_undecided_and_the_reason_names_them(offset):
     result = minimize(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4 + offset, [1.0, 0.0], method="BFGS")
     assert (result.success, result.verdict.kind) == (False, "undecided")
     assert "Gradients are differences of fun here, off by up to" in result.verdict.reason
+
+
+def flat_saddle(x):
+    """Its Hessian at 0 is zero along y. There fun falls at fourth order, to a minimum at y² = 2/3."""
+    return x[0] ** 2 - x[1] ** 4 + x[1] ** 6
+
+
+def slope_of_flat_saddle(x):
+    return np.array([2.0 * x[0], -4.0 * x[1] ** 3 + 6.0 * x[1] ** 5])
+
+
+@pytest.mark.parametrize("jac", [slope_of_flat_saddle, None], ids=["jac", "differences"])
+@pytest.mark.parametrize("method", ["BFGS", "CG", "L-BFGS-B", "SLSQP"])
+def test_a_point_that_is_flat_to_second_order_is_left_if_fun_falls_from_it(method, jac):
+    result = minimize(flat_saddle, [1.0, 0.0], jac=jac, method=method)
+    assert result.success
+    assert result.verdict.kind == "minimum"
+    assert result.escapes == 1
+    assert abs(result.x) == pytest.approx([0.0, np.sqrt(2.0 / 3.0)], abs=1e-3)
+
+
+@pytest.mark.parametrize("bounds", [[(-1, 1), (-0.5, 0.5)], [(-1, 1), (0, 0.5)]], ids=["inside", "at a bound"])
+def test_within_bounds_it_is_left_as_far_as_they_allow(bounds):
+    result = minimize(flat_saddle, [1.0, 0.0], jac=slope_of_flat_saddle, bounds=bounds)
+    assert result.success
+    assert abs(result.x) == pytest.approx([0.0, 0.5], abs=1e-6)
+
+
+def test_the_message_says_that_it_is_flat_and_that_fun_falls():
+    result = minimize(flat_saddle, [1.0, 0.0], jac=slope_of_flat_saddle, max_escapes=0)
+    assert not result.success
+    assert "flat to second order along a direction, and falls there" in result.message
+    assert result.verdict.kind == "undecided"
+    assert "falls both ways by terms of higher order" in result.verdict.reason
+
+
+def test_a_fall_within_the_tolerance_is_a_success_that_is_told():
+    result = minimize(flat_saddle, [1.0, 0.0], jac=slope_of_flat_saddle, tol=0.5)
+    assert result.success
+    assert result.escapes == 0
+    assert "It falls there, but by 0.0" in result.message
+    assert "within the tolerance" in result.message
+
+
+def test_with_a_gamma_a_flat_direction_is_accepted_as_any_curvature_above_it():
+    result = minimize(flat_saddle, [1.0, 0.0], jac=slope_of_flat_saddle, gamma=0.1)
+    assert result.success
+    assert result.x == pytest.approx([0.0, 0.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("power", [4, 6])
+def test_a_flat_minimum_costs_at_most_seven_values(power):
+    """Along the flat direction fun rises: the first of three lengths tells on each side, unless it drowns."""
+
+    def jac(x):
+        return np.array([2.0 * x[0], power * x[1] ** (power - 1)])
+
+    plain = scipy.optimize.minimize(lambda x: x[0] ** 2 + x[1] ** power, [1.0, 0.0], jac=jac)
+    result = minimize(lambda x: x[0] ** 2 + x[1] ** power, [1.0, 0.0], jac=jac, check_gradient=False)
+    assert result.success
+    assert result.verdict.kind == "minimum"
+    assert 0 < result.nfev - plain.nfev <= 7

@@ -197,7 +197,21 @@ def test_a_list_of_samples_is_told_from_a_list_of_batches() -> None:
     )
     with pytest.raises(IndexError) as raised:
         F.sample().grad(F.point)
-    assert "each of its elements is taken as a batch" in raised.value.__notes__[0]
+    assert "each of its elements is taken as a batch" in raised.value.__notes__[-1]
     rows = torch.utils.data.DataLoader(samples, batch_size=2)  # As the note says.
     G = ModelObjective(model, lambda model, batch: torch.nn.functional.cross_entropy(model(batch[0]), batch[1]), rows)
     assert G.sample().grad(G.point).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error"), [(torch.ones(4, 5), RuntimeError), (torch.ones(4, 3, dtype=torch.float64), RuntimeError)]
+)
+def test_an_error_inside_the_loss_is_told_with_the_shapes_and_dtypes_of_its_batch(inputs, error) -> None:
+    data = torch.utils.data.TensorDataset(inputs, torch.zeros(4, dtype=torch.int64))
+    F = ModelObjective(nn.Linear(3, 2), lambda model, batch: functional.cross_entropy(model(batch[0]), batch[1]), data)
+    with pytest.raises(error) as raised:
+        is_minimum(F)
+    (note,) = raised.value.__notes__
+    assert "came out of your loss(model, batch), at the model's parameters" in note
+    kind = str(inputs.dtype).removeprefix("torch.")
+    assert f"The batch was ({kind} {tuple(inputs.shape)}, int64 (4,))" in note

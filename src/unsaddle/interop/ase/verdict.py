@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from ase import Atoms, units
-from ase.filters import Filter
+from ase.filters import Filter, StrainFilter
 from ase.io import write
 from ase.io.formats import UnknownFileTypeError
 
@@ -18,6 +18,7 @@ from unsaddle.interop.ase.motions import Array, held_directions, rigid_motions
 from unsaddle.interop.ase.surface import EnergySurface, atoms_of, results_kept
 from unsaddle.judgement.judge import Kind
 from unsaddle.judgement.verdict import Verdict
+from unsaddle.measure.where import NOWHERE, Where, by_share
 from unsaddle.pictures import MARK, MEASURED, PREDICTED, drawn
 from unsaddle.told import as_html, counted
 
@@ -66,6 +67,23 @@ class StructureVerdict(Verdict):
         """The motion, one row for each atom (and three for the cell in filters that move it); None if none is known."""
         v = self.direction if self.direction is not None else next(iter(self.evidence.deciding), None)
         return None if v is None else v.numpy().reshape(-1, 3).copy()
+
+    def where(self) -> Where:
+        """Which atoms the direction lives in, as H[3] for atom 3, or the cell; empty if there is no direction.
+
+        Shares are of the squared displacements. Masses play no part.
+        """
+        if self.direction is None:
+            return NOWHERE
+        rows = self.direction.numpy().reshape(-1, 3)
+        symbols = atoms_of(self._target).symbols
+        names = [f"{symbols[i]}[{i}]" for i in _shown(self._target)]
+        held = np.square(rows).sum(axis=1)
+        shares, sizes = held[: len(names)].tolist(), [1.0 / len(rows)] * len(names)
+        if len(names) < len(rows):
+            names, shares = [*names, "the cell"], [*shares, float(held[len(names) :].sum())]
+            sizes = [*sizes, 1.0 - sum(sizes)]
+        return by_share(names, shares, sizes)
 
     def write_mode(self, file: str | Path, amplitude: float = AMPLITUDE, images: int = IMAGES) -> None:
         """Write the motion as frames of one period, in any format of `ase.io.write` that holds several.
@@ -133,8 +151,7 @@ def frequency(target: Atoms | Filter, mode: Array, curvature: float) -> float:
     The energy does not feel rigid motions, so as much of them is taken out of v as makes m least: the centre of mass
     rests then, as in a vibration.
     """
-    atoms = atoms_of(target)
-    shown = np.arange(len(atoms))[target.index] if type(target) is Filter else np.arange(len(atoms))
+    atoms, shown = atoms_of(target), _shown(target)
     rows = mode.reshape(-1, 3)
     if len(rows) != len(shown):
         cell = rows[len(shown) :] if len(rows) == len(shown) + 3 else rows
@@ -148,6 +165,12 @@ def frequency(target: Atoms | Filter, mode: Array, curvature: float) -> float:
         moved = moved - (weighted * rigid).T @ np.linalg.lstsq((weighted * rigid).T, moved, rcond=None)[0]
     mass = float(moved @ moved)
     return math.copysign(WAVENUMBER * math.sqrt(abs(curvature) / mass), curvature)
+
+
+def _shown(target: Atoms | Filter) -> Any:
+    """The indices of the atoms that have rows in `get_positions()`. A `StrainFilter` has rows of the cell only."""
+    every = np.arange(0 if isinstance(target, StrainFilter) else len(atoms_of(target)))
+    return every[target.index] if type(target) is Filter else every
 
 
 def in_chemistry(verdict: Verdict, target: Atoms | Filter, energy: float, reason: str) -> StructureVerdict:

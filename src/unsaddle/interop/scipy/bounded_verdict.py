@@ -16,7 +16,8 @@ from unsaddle.curvature.result import Curvature, Status
 from unsaddle.interop.scipy.free_function import SHORT, EndPoint, FreeFunction, Mask
 from unsaddle.interop.scipy.gradient_check import SECOND, check_beside, contradicting_curvature
 from unsaddle.interop.scipy.left_behind import look_in_metric
-from unsaddle.interop.scipy.way_down import along_direction, along_lines, by_descent
+from unsaddle.interop.scipy.way_down import along_direction, along_flat_line, along_lines, by_descent
+from unsaddle.judgement.flat_direction import flat_fall
 from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.measure.noise import GRADIENT_ROUNDINGS
@@ -63,6 +64,11 @@ class Judged:
     """The function of the verdict."""
     moved: Array | None
     """A lower point, if one was found on the way to the verdict."""
+
+    @property
+    def falls_though_flat(self) -> bool:
+        """Whether fun is flat to second order along a direction, and falls along it by terms of higher order."""
+        return self.verdict.kind is Kind.UNDECIDED and self.moved is not None
 
     def step(self) -> Array | None:
         """All variables after a step down; None if values do not fall."""
@@ -117,8 +123,8 @@ def _weighed(at: EndPoint, question: Question, ledger: Ledger) -> _Seen:
     free, doubtful = at.free, at.doubtful
     if not doubtful.any():
         return _searched(at, free, question, ledger)
-    f, found, (kind, reason), _ = seen = _searched(at, free | doubtful, question, ledger)
-    if kind is Kind.MINIMUM:
+    f, found, (kind, reason), moved = seen = _searched(at, free | doubtful, question, ledger)
+    if kind is Kind.MINIMUM or moved is not None:
         return seen
     falls = Judgement(Kind.SADDLE, "The function falls from a bound inwards, where its derivative is 0.")
     falls = seen.judgement if kind is Kind.SADDLE else falls
@@ -167,6 +173,12 @@ def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger)
     elif kind is Kind.UNDECIDED and f.by_differences:
         off = f"Gradients are differences of fun here, off by up to {_gradient_error(found):.2g}"
         reason = f"{reason} {off}: give jac, or take a large constant out of fun."
+    elif kind is Kind.MINIMUM and question.seen_counts:
+        sampled = f.sample(ledger=ledger)
+        falls = flat_fall(sampled, x, found)
+        if falls is not None:
+            moved = along_flat_line(f, found.deciding[0], falls)
+            return _Seen(f, found, Judgement(Kind.UNDECIDED, falls.reason), moved)
     return _Seen(f, found, Judgement(kind, reason))
 
 

@@ -37,6 +37,11 @@ TOLERANCE = 1e-9
 
 SHALLOW = "This is a saddle, but fun falls by {:.2g} only along a curvature of {:.3g}, which is within the tolerance."
 
+SLIGHT = "Along one direction fun is flat to second order. It falls there, but by {:.2g} only: within the tolerance."
+
+SADDLE, FLAT = "this is a saddle", "this is no minimum: fun is flat to second order along a direction, and falls there"
+"""What a point is that is to be left."""
+
 
 @checks.in_range
 def minimize(
@@ -88,7 +93,8 @@ def minimize(
         `nit`, `nfev`, `njev` and `nhev` count all runs and searches. `verdict` is as of `is_minimum`, None if SciPy did
         not converge; `escapes` is the number of saddles left. `success` means that SciPy has converged and that the
         verdict is *minimum*, or a saddle with a curvature above −γ along which fun falls by no more than the tolerance;
-        `message` then says so. Otherwise `message` says why.
+        `message` then says so. Otherwise `message` says why. A point where fun is flat to second order along a
+        direction, and falls there by terms of higher order, is left like a saddle, unless gamma is given.
 
     >>> def f(x): return x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4
     >>> def g(x): return np.array([2 * x[0], -2 * x[1] + x[1] ** 3])
@@ -152,25 +158,29 @@ def minimize(
         verdict, total["nfev"] = judged.verdict, function.nfev
         if verdict.kind == "minimum":
             break
-        if verdict.kind == "undecided":
+        if verdict.kind == "undecided" and judged.moved is None:
             _fail(result, UNDECIDED, f"but whether this is a minimum is undecided. {verdict.reason}")
             break
+        what = FLAT if judged.falls_though_flat else SADDLE
         if escapes == max_escapes:
-            _fail(result, TOO_MANY_ESCAPES, f"but this is a saddle, and {escapes} have been left: raise max_escapes")
+            _fail(result, TOO_MANY_ESCAPES, f"but {what}, and {escapes} have been left: raise max_escapes")
             break
         if any(total[count] >= options[name] for name, count in budgets.items()):
-            _fail(result, BUDGET, "but this is a saddle, and the budget is spent: raise maxiter or maxfun")
+            _fail(result, BUDGET, f"but {what}, and the budget is spent: raise maxiter or maxfun")
             break
         try:
             with function.no_more_than(most_values):
                 moved = judged.step()
         except BudgetSpent:
-            _fail(result, BUDGET, "but this is a saddle, and the budget is spent: raise maxfun")
+            _fail(result, BUDGET, f"but {what}, and the budget is spent: raise maxfun")
             break
         if verdict.curvature > -verdict.gamma:  # It was seen, though nobody asked for so little.
             fall = 0.0 if moved is None else here - function.value(moved)
             if not fall > _tolerance(tol, options, here):
                 fall = max(0.0, fall)
+                if judged.falls_though_flat:
+                    result.message = f"{result.message} {SLIGHT.format(fall)}"
+                    break
                 verdict = replace(verdict, drop=fall, drop_interval=(fall, fall))
                 result.message = f"{result.message} {SHALLOW.format(fall, verdict.curvature)}"
                 break

@@ -10,7 +10,9 @@ from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.result import Curvature
 from unsaddle.escape import by_line_search
+from unsaddle.escape.line_search import by_values
 from unsaddle.interop.scipy.free_function import FreeFunction
+from unsaddle.judgement.flat_direction import FlatFall
 from unsaddle.objectives.differences import EPS, Array
 
 LONG = 1e-3
@@ -33,6 +35,21 @@ def along_direction(f: FreeFunction, direction: Tensor, curvature: float, shorte
         if moved is not None:
             return f.inside(moved)
     return None
+
+
+def along_flat_line(f: FreeFunction, direction: Tensor, falls: FlatFall) -> Array:
+    """The lowest point along a direction where fun is flat to second order, and was seen to fall.
+
+    The length at which it was seen is doubled while values fall. The result is clipped to the bounds.
+    """
+    sampled = f.sample()
+    here, first = f.at.value, abs(falls.length)
+
+    def value_at(s: float) -> float:
+        return float(sampled.value(torch.add(f.point, direction, alpha=s)))
+
+    lowest = by_values(value_at, here, first=first, rounding=16.0 * EPS * abs(here))
+    return f.inside(torch.add(f.point, direction, alpha=falls.length if lowest is None else lowest.length))
 
 
 def along_lines(f: FreeFunction, found: Curvature, inwards: Tensor) -> Array | None:

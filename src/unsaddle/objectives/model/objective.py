@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -30,7 +30,13 @@ LISTED = (
     "data is a list, and each of its elements is taken as a batch, with a row for each sample. For a list of samples "
     "pass a DataLoader of it."
 )
-"""Added to an error of the loss."""
+"""Added to an error of the loss, and to that on what it returns."""
+
+IN_THE_LOSS = (
+    "The error came out of your loss(model, batch), at the model's parameters or next to them. The batch was {}; the "
+    "loss has to take such a batch."
+)
+"""Added to an error that is raised inside of the loss."""
 
 
 class ModelObjective(OverParameters):
@@ -214,7 +220,12 @@ class ModelObjective(OverParameters):
 
     def _value(self, batch: Any) -> Tensor:
         try:
-            return checks.scalar(self._loss(self._model, batch), "the loss", ".mean()")
+            try:
+                value = self._loss(self._model, batch)
+            except Exception as error:
+                error.add_note(IN_THE_LOSS.format(_described(batch)))
+                raise
+            return checks.scalar(value, "the loss", ".mean()")
         except Exception as error:
             if self._listed:
                 error.add_note(LISTED)
@@ -238,6 +249,21 @@ class ModelObjective(OverParameters):
                 RuntimeWarning,
                 stacklevel=4,
             )
+
+
+def _described(batch: Any) -> str:
+    """The shapes and dtypes of a batch.
+
+    >>> _described((torch.zeros(2, 3), {"label": torch.zeros(2, dtype=torch.int64)}, "a"))
+    '(float32 (2, 3), {label: int64 (2,)}, str)'
+    """
+    if isinstance(batch, Tensor):
+        return f"{str(batch.dtype).removeprefix('torch.')} {tuple(batch.shape)}"
+    if isinstance(batch, Mapping):
+        return f"{{{', '.join(f'{key}: {_described(part)}' for key, part in batch.items())}}}"
+    if isinstance(batch, list | tuple):
+        return f"({', '.join(map(_described, batch))})"
+    return type(batch).__name__
 
 
 def _check_takes_a_model_and_a_batch(loss: Callable[..., Any]) -> None:
