@@ -60,6 +60,12 @@ def test_inside_a_bracket_the_minimum_of_the_cubic_is_taken():
     assert best == pytest.approx((1.0, -1.0, 0.0))
 
 
+def test_at_a_lower_point_without_a_slope_the_search_ends():
+    line, calls = along(lambda s: (s - 1.0) ** 2 - 1.0, lambda s: 2.0 * (s - 1.0))
+    assert by_slopes(line, value=0.0, first=1.0, max_evaluations=8) == (1.0, -1.0, 0.0)
+    assert calls == [1.0]
+
+
 @pytest.mark.parametrize("beyond", [math.inf, math.nan])
 def test_before_a_loss_that_is_not_finite_the_geometric_mean_is_taken(beyond):
     line, calls = along(lambda s: -s if s < 2.0 else beyond, lambda s: -1.0 if s < 2.0 else beyond)
