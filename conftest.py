@@ -55,6 +55,11 @@ def pytest_collect_file(file_path: Path) -> None:
         importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Documents come first: one takes as long as hundreds of tests, and no worker is to wait for it at the end."""
+    items.sort(key=lambda item: item.path.suffix != ".md")
+
+
 @pytest.hookimpl(optionalhook=True)  # There may be no pytest-xdist.
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hands out single tests, and `TOGETHER` first.
@@ -66,5 +71,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return next((line for line in TOGETHER if nodeid.startswith(line)), nodeid)
+
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            if all(self.assigned_work[node][scope].values()):  # Else all that is done is counted after every test.
+                del self.assigned_work[node][scope]
 
     return Scheduling(config, log)

@@ -1,4 +1,4 @@
-"""The command line as others call it: in a pipe, in a process of its own."""
+"""The command line as others call it: in a pipe, in a process of its own, where that makes a difference."""
 
 import signal
 import subprocess
@@ -17,9 +17,18 @@ pytestmark = pytest.mark.slow
 SMALL = ("--features", "120", "--iterations", "20", "--processes", "1")
 
 
-def call(*arguments, **options) -> subprocess.CompletedProcess:
+def call(*arguments) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "unsaddle", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def invoke(*arguments):
+    """In this process: another would import torch again."""
+    import typer.testing
+
+    from unsaddle import cli
+
+    return typer.testing.CliRunner().invoke(cli.app(), list(map(str, arguments)))
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +61,8 @@ def test_reproduce_in_a_pipe_tells_line_by_line_judges_and_says_where_the_page_i
 def test_the_page_can_be_written_again_from_its_rows(reproduced, out):
     before = (out / "index.html").read_text()
     (out / "index.html").unlink()
-    again = call("report", out)
-    assert again.returncode == 0
+    again = invoke("report", out)
+    assert again.exit_code == 0
     assert (out / "index.html").read_text() == before
     assert "unsaddle reproduce" in before
 
@@ -63,8 +72,9 @@ def test_mistakes_are_told_in_a_line_without_a_traceback(tmp_path):
         (("reproduce", "--data", tmp_path / "nowhere", "--out", tmp_path), "nowhere: there is no such file"),
         (("report", tmp_path), "has no rows; run unsaddle reproduce"),
     ):
-        answer = call(*arguments)
-        assert answer.returncode == 2
+        answer = invoke(*arguments)
+        assert answer.exit_code == 2
+        assert isinstance(answer.exception, SystemExit)
         assert complaint in answer.stderr
         assert answer.stderr.startswith("unsaddle: ")
         assert len(answer.stderr.splitlines()) == 1
@@ -85,12 +95,7 @@ def test_control_c_ends_with_the_rows_so_far_and_says_how_to_go_on(tmp_path):
 
 @pytest.mark.parametrize("command", ["check", "reproduce", "compare", "complexity", "report"])
 def test_every_command_has_help(command):
-    # In this process: four more of their own would only import torch again.
-    import typer.testing
-
-    from unsaddle import cli
-
-    answer = typer.testing.CliRunner().invoke(cli.app(), [command, "--help"])
+    answer = invoke(command, "--help")
     assert answer.exit_code == 0
     for option in ("--seed", "--out") if command != "report" else ("directory",):
         assert option in answer.output

@@ -26,17 +26,25 @@ class Alive(TorchDispatchMode):
         self.peak = 0
         self._known = {t.untyped_storage()._cdata for t in before}
         self._made: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._most = 0  # At least the bytes of all that is still there.
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         results = func(*args, **(kwargs or {}))
-        self._made = {key: made for key, made in self._made.items() if not made[0].expired()}
         for result in tree_leaves(results):
             if isinstance(result, torch.Tensor):
-                storage = result.untyped_storage()
-                if storage._cdata not in self._known:
-                    self._made.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
-        self.peak = max(self.peak, sum(size for _, size in self._made.values()))
+                self._note(result.untyped_storage())
+        if self._most > self.peak:  # Only then it matters what of it is gone.
+            self._made = {key: made for key, made in self._made.items() if not made[0].expired()}
+            self._most = sum(size for _, size in self._made.values())
+            self.peak = max(self.peak, self._most)
         return results
+
+    def _note(self, storage: torch.UntypedStorage) -> None:
+        key = storage._cdata
+        if key in self._known or (key in self._made and not self._made[key][0].expired()):
+            return
+        self._most += storage.nbytes()
+        self._made[key] = StorageWeakRef(storage), storage.nbytes()
 
 
 class Sum(nn.Module):

@@ -103,7 +103,7 @@ def test_convex_functions_have_nothing(dtype, distance, offset):
     """Line 4 compares numbers that rounding rules once the iterates are short; f̂ ≤ −2𝓕 does so under an offset."""
     for seed in range(2):
         hessian = random_symmetric(DIMENSION, seed, lowest=0.01, largest=1.0).to(dtype)
-        f = Function(lambda x, hessian=hessian: 0.5 * x @ hessian @ x + offset)
+        f = Function(lambda x, hessian=hessian: (0.5 * x @ hessian @ x + offset, hessian @ x), gradient=True)
         x = distance * torch.randn(DIMENSION, generator=rng(seed), dtype=torch.float64).to(dtype)
         own = OWN | {"num_steps": 200, "noise_radius": 0.1, "trust_radius": 10.0, "decrease": 1e-2}
         f_hat = DisplacedFunction(f.sample(), x)
@@ -124,6 +124,21 @@ def test_a_decrease_below_rounding_is_not_called_nothing(algorithm):
         status.add(algorithm(DisplacedFunction(quadratic(hessian).sample(), x), settings, rng(seed)).status)
     assert Status.PRECISION_TOO_LOW in status
     assert Status.FOUND not in status
+
+
+@pytest.mark.parametrize(("algorithm", "times"), [(neon_as_printed, 2.5), (neon_plus_as_printed, 2.0)])
+def test_the_best_iterate_is_returned_if_it_falls_by_so_many_times_the_decrease(algorithm, times):
+    """f̂ ≤ −2.5𝓕, and −2𝓕 where NCFind does not end the run: γ is too large for it."""
+    hessian = torch.diag(torch.tensor([-0.5, 1.0], dtype=torch.float64))
+
+    def run(decrease):
+        f_hat = DisplacedFunction(quadratic(hessian).sample(), torch.zeros(2, dtype=torch.float64))
+        return algorithm(f_hat, NeonPlusSettings(momentum=0.4, gamma=1e6, decrease=decrease, **OWN), rng())
+
+    u = run(1e-9).vector
+    fall = -0.5 * float(u @ hessian @ u)
+    assert run(0.99 * fall / times).status is Status.FOUND
+    assert run(1.01 * fall / times).status is Status.NOTHING_FOUND
 
 
 def test_neon_takes_t_gradients_and_a_value_and_neon_plus_one_more_and_a_value_a_step():

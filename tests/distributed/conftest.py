@@ -13,7 +13,7 @@ import pytest
 from tests.distributed import probing, training
 from tests.distributed.launch import on_ranks
 
-PROBING = ("extractors", "noise", "value_only", "sampler", "finite_sum", "metric")
+PROBING = ("extractors", "noise", "value_only", "sampler", "metric")
 ALL = ",".join(PROBING)
 
 Seen = list[dict[str, Any]]
@@ -24,8 +24,9 @@ Seen = list[dict[str, Any]]
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The same in this process, which is the only one."""
     folder = tmp_path_factory.mktemp("alone")
-    answers = {name: getattr(probing, name)("alone", folder) for name in (*PROBING, "mixed_precision", "reductions")}
-    return answers | {"train": training.train("alone", folder)}
+    names = (*PROBING, "finite_sum", "mixed_precision", "reductions", "infinite_rows")
+    answers = {name: getattr(probing, name)("alone", folder) for name in names}
+    return answers | {name: getattr(training, name)("alone", folder) for name in ("train", "monitored")}
 
 
 @pytest.fixture(scope="session")
@@ -38,9 +39,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def two(folder: Path) -> Seen:
     """Two ranks."""
     plan = {
-        "ddp": "train,joined,reductions,rounding,own_mistakes,batch_norm,foreign_shards",
+        "ddp": "finite_sum,train,monitored,joined,reductions,rounding,own_mistakes,batch_norm,infinite_rows,"
+        "foreign_shards",
         "ddp-views": ALL,
-        "fsdp": f"{ALL},rounding,train,train_and_save,small_head,other_parameters,go_on",
+        "fsdp": f"{ALL},rounding,train,monitored,train_and_save,small_head,infinite_rows,other_parameters,go_on",
         "fsdp-root": "extractors,value_only",
         "fsdp-bf16": "mixed_precision",
     }
@@ -50,7 +52,7 @@ def two(folder: Path) -> Seen:
 @pytest.fixture(scope="session")
 def four(folder: Path, two: Seen) -> Seen:
     """Four ranks, on which two of them go on."""
-    return on_ranks(4, {"hsdp": ALL, "fsdp": "go_on"}, folder)
+    return on_ranks(4, {"hsdp": ALL, "ddp": "finite_sum", "fsdp": "go_on"}, folder)
 
 
 @pytest.fixture(scope="session", params=["ddp-views", "fsdp", "hsdp"])

@@ -48,7 +48,15 @@ def torchrun(ranks: int, *command: str | Path, restarts: int = 0) -> subprocess.
 
 
 def forked(ranks: int, logs: Path, *command: str | Path) -> str:
-    """Runs `command`, a script with arguments or "-m MODULE ...", on each rank; what the first one printed.
+    """Runs `command`, a script with arguments or "-m MODULE ...", on each rank; what the first one printed."""
+    codes = ended(ranks, logs, *command)
+    said = [_log(logs, rank).read_text() for rank in range(ranks)]
+    assert codes == [0] * ranks, f"ranks ended with {codes}:\n" + "\n".join(text[-3000:] for text in said)
+    return said[0]
+
+
+def ended(ranks: int, logs: Path, *command: str | Path) -> list[int | None]:
+    """Runs `command` as `forked` does; how each rank ended: its exit code, or minus the signal that killed it.
 
     The environment is that of torchrun, whose store is the one here.
     """
@@ -61,13 +69,10 @@ def forked(ranks: int, logs: Path, *command: str | Path) -> str:
     try:
         for process in started:
             process.join(max(0.0, until - time.monotonic()))
-        codes = [process.exitcode for process in started]
+        return [process.exitcode for process in started]
     finally:
         for process in started:
             process.kill()
-    said = [_log(logs, rank).read_text() for rank in range(ranks)]
-    assert codes == [0] * ranks, f"ranks ended with {codes}:\n" + "\n".join(text[-3000:] for text in said)
-    return said[0]
 
 
 def _log(folder: Path, rank: int) -> Path:

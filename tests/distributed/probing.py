@@ -61,6 +61,8 @@ EXTRACTORS = (
     "neon", "neon+", "neon2-det", "neon-renormalised", "neon+-renormalised", "neon2-online", "oja-first-order",
 )  # fmt: skip
 """Those whose constants can all be given; the last two draw a fresh sample for each step."""
+FEW = ("neon", "neon2-online")
+"""One that has a sample for all steps and one that draws for each. How parameters are spread is the same to others."""
 SHORT = {"neon2-online": 60, "oja-first-order": 60}
 """Gradients that those two may take: they would go on for thousands."""
 
@@ -95,15 +97,20 @@ def precisions(kind: str) -> tuple[torch.dtype, ...]:
     return (torch.float64, torch.float32) if kind in ("alone", "ddp-views", "fsdp") else (torch.float64,)
 
 
+def methods(kind: str, dtype: torch.dtype) -> tuple[str, ...]:
+    """All, in one process, in replicas, and in shards in float64; few of them in other shards."""
+    return EXTRACTORS if kind in ("alone", "ddp-views") or (kind, dtype) == ("fsdp", torch.float64) else FEW
+
+
 def extractors(kind: str, folder: Path) -> dict[str, Any]:
-    """Every extractor with given constants; what was found, what it sent, what it left behind."""
+    """Extractors with given constants; what was found, what it sent, what it left behind."""
     out: dict[str, Any] = {}
     for dtype in precisions(kind):
         model = wrap(network(dtype), kind)
         loss(model, list(own_rows(dtype)[:])).backward()  # Gradients that a probe must leave alone.
         before = bits(model)
         F = ModelObjective(model, loss, own_rows(dtype), micro_batch=25 if dtype is torch.float64 else 64)
-        for method in EXTRACTORS:
+        for method in methods(kind, dtype):
             ledger = Ledger()
             with Messages(ledger) as sent:
                 question = replace(KNOWN, extractor=method, max_gradients=SHORT.get(method))
@@ -410,6 +417,20 @@ def batch_norm(kind: str, folder: Path) -> dict[str, Any]:
     share = slice(RANK * 12, RANK * 12 + 12)
     F = ModelObjective(model, loss, TensorDataset(x[share], y[share]))
     return {"kind": is_minimum(F, samples=5).kind}
+
+
+def infinite_rows(kind: str, folder: Path) -> dict[str, Any]:
+    """Samples of one row, where all rows but those of the first of two ranks are infinite."""
+    x, y = rows(torch.float64)
+    x[CUTS[2][1] :] = torch.inf
+    first, last = CUTS[WORLD][RANK : RANK + 2]
+    F = ModelObjective(wrap(network(torch.float64), kind), loss, TensorDataset(x[first:last], y[first:last]))
+    seen = []
+    for seed in range(12):
+        value, grad = F.sample(1, torch.Generator().manual_seed(seed)).value_and_grad(F.point)
+        is_finite = bool(value.isfinite())
+        seen.append([float(value), whole(grad, F)] if is_finite else None)
+    return {"seen": seen}
 
 
 def other_parameters(kind: str, folder: Path) -> dict[str, Any]:

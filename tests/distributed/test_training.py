@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from tests.distributed import training
 from tests.distributed.conftest import Seen
-from tests.distributed.launch import on_ranks, torchrun, worker, written
+from tests.distributed.launch import ended, on_ranks, torchrun, worker, written
 
 pytestmark = pytest.mark.slow
 
@@ -71,30 +72,44 @@ def test_an_error_on_one_rank_ends_all_of_them_with_the_model_as_it_was(kind: st
     assert time.monotonic() - begun < 400.0  # The group gives up after 120 s; never a hang.
 
 
-@pytest.mark.parametrize(
-    "places", [["probe"], pytest.param(["probe", "training"], marks=pytest.mark.study)], ids=" and ".join
-)
-def test_a_killed_rank_ends_the_others_and_restarts_end_as_an_undisturbed_run(
+def test_a_killed_rank_ends_the_others_and_another_start_ends_as_an_undisturbed_run(
+    alone: dict[str, Any], tmp_path: Path
+) -> None:
+    """In the middle of a probe."""
+    (tmp_path / "kill").write_text("probe")
+    plan = {"fsdp": "train_and_die"}
+    codes = ended(2, tmp_path, *worker(plan, tmp_path))
+    assert codes == [1, -signal.SIGKILL]  # The first ends by itself, with an error.
+    _compare(alone["train"], on_ranks(2, plan, tmp_path), tmp_path)
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("places", [["probe"], ["probe", "training"]], ids=" and ".join)
+def test_a_killed_rank_under_torchrun_restarts_and_ends_as_an_undisturbed_run(
     alone: dict[str, Any], tmp_path: Path, places: list[str]
 ) -> None:
-    """In the middle of a probe, and again in training; through torchrun."""
-    kill, reference = tmp_path / "kill", alone["train"]
-    kill.write_text("\n".join(places))
+    """In the middle of a probe, and again in training."""
+    (tmp_path / "kill").write_text("\n".join(places))
     done = torchrun(2, *worker({"fsdp": "train_and_die"}, tmp_path), restarts=len(places))
-    assert kill.read_text() == ""  # All of it did happen,
-    assert done.stderr.count("exitcode: -9") >= len(places)  # torchrun saw it,
-    seen = [answer["fsdp"]["train_and_die"] for answer in written(2, tmp_path)]
+    assert done.stderr.count("exitcode: -9") >= len(places)  # torchrun saw it.
+    _compare(alone["train"], written(2, tmp_path), tmp_path)
+
+
+def _compare(reference: dict[str, Any], answers: list[dict[str, Any]], folder: Path) -> None:
+    assert (folder / "kill").read_text() == ""  # All of it did happen,
+    seen = [answer["fsdp"]["train_and_die"] for answer in answers]
     assert seen[0] == seen[1]
     assert [e["step"] for e in seen[0]["events"]] == [e["step"] for e in reference["events"]]
     assert seen[0]["weights"] == pytest.approx(reference["weights"], abs=1e-3)  # and nothing is to be seen of it.
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-def test_the_monitor_sees_the_same_on_all_ranks_as_on_one_and_leaves_no_trace(kind, tmp_path):
-    alone, ranks = training.monitored("alone", tmp_path), on_ranks(2, {kind: "monitored"}, tmp_path)
-    first, second = (answer[kind]["monitored"] for answer in ranks)
+def test_the_monitor_sees_the_same_on_all_ranks_as_on_one_and_leaves_no_trace(
+    kind: str, alone: dict[str, Any], two: Seen
+) -> None:
+    reference, (first, second) = alone["monitored"], (answer[kind]["monitored"] for answer in two)
     assert repr(first["rows"]) == repr(second["rows"])
     assert first["with"] == first["without"]
-    for ours, reference in zip(first["rows"], alone["rows"], strict=True):
-        assert ours["sharpness"] == pytest.approx(reference["sharpness"], rel=1e-4)
-        assert ours["gradients"] == reference["gradients"]
+    for ours, expected in zip(first["rows"], reference["rows"], strict=True):
+        assert ours["sharpness"] == pytest.approx(expected["sharpness"], rel=1e-4)
+        assert ours["gradients"] == expected["gradients"]

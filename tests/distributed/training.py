@@ -62,7 +62,7 @@ def monitored(kind: str, folder: Path) -> dict[str, Any]:
 
 def _train(
     kind: str,
-    steps: int = 120,
+    steps: int = 60,
     save: Path | None = None,
     load: Path | None = None,
     last: Path | None = None,

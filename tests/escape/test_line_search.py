@@ -52,6 +52,28 @@ def test_a_loss_that_is_not_finite_bounds_the_length(beyond):
     assert 0.5 < best.length < 2.0
 
 
+def test_inside_a_bracket_the_minimum_of_the_cubic_is_taken():
+    """0.3 and 1.2 bracket the minimum of a parabola, which is its own cubic: the next point is exact."""
+    line, calls = along(lambda s: (s - 1.0) ** 2 - 1.0, lambda s: 2.0 * (s - 1.0))
+    best = by_slopes(line, value=0.0, first=0.3, max_evaluations=3)
+    assert calls == pytest.approx([0.3, 1.2, 1.0])
+    assert best == pytest.approx((1.0, -1.0, 0.0))
+
+
+def test_at_a_lower_point_without_a_slope_the_search_ends():
+    line, calls = along(lambda s: (s - 1.0) ** 2 - 1.0, lambda s: 2.0 * (s - 1.0))
+    assert by_slopes(line, value=0.0, first=1.0, max_evaluations=8) == (1.0, -1.0, 0.0)
+    assert calls == [1.0]
+
+
+@pytest.mark.parametrize("beyond", [math.inf, math.nan])
+def test_before_a_loss_that_is_not_finite_the_geometric_mean_is_taken(beyond):
+    line, calls = along(lambda s: -s if s < 2.0 else beyond, lambda s: -1.0 if s < 2.0 else beyond)
+    best = by_slopes(line, value=0.0, first=1.0, max_evaluations=4)
+    assert calls == pytest.approx([1.0, 4.0, 2.0, math.sqrt(2.0)])
+    assert best.length == pytest.approx(math.sqrt(2.0))
+
+
 def test_no_more_than_the_evaluations_allowed_are_made():
     line, calls = along(lambda s: -s, lambda s: -1.0)
     assert by_slopes(line, value=0.0, first=1.0, max_evaluations=5).length == 4.0**4

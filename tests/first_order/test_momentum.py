@@ -13,6 +13,8 @@ from unsaddle.cost import Cost
 from unsaddle.first_order.anchor import anchor_at
 from unsaddle.first_order.method import Local
 from unsaddle.first_order.momentum import HeavyBall, MomentumSettings, Nesterov, Sgd, sm
+from unsaddle.first_order.premises import Premises, ProblemConstants
+from unsaddle.options import Options
 
 X0 = torch.tensor([1.0, -2.0, 0.5], dtype=DOUBLE)
 ETA, BETA, STEPS = 0.05, 0.75, 30  # 1 − β = 1/4
@@ -111,6 +113,19 @@ def test_impossible_constants_are_refused(change: dict[str, float], message: str
     good = {"step_size": ETA, "momentum": BETA, "s": 1.0, "num_steps": 1}
     with pytest.raises(ValueError, match=message):
         MomentumSettings(**(good | change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_in_theory_sgd_without_noise_takes_one_plain_step_of_half_an_l1(batch_size: int) -> None:
+    """β = 0, and η = 1/(2·L1) = 1/8."""
+    options = Options(eps=0.1, gamma=0.5, delta=0.1, extractor="auto", theory=True, method_settings={})
+    known = ProblemConstants(smoothness=4.0, hessian_lipschitz=2.0, variance=0.0)
+    sums = Witness(bowls())
+    run = Sgd.theory(Premises(options=options, constants=known, num_samples=None), batch_size=batch_size)
+    y, z = run(sums, X0, random())
+    assert sums.cost == Cost(gradients=1, samples=batch_size)
+    assert torch.equal(y, X0)
+    torch.testing.assert_close(z, X0 - sums.answers[0].gradient / 8.0)
 
 
 # --- With measured constants ----------------------------------------------------------------------------------------

@@ -113,3 +113,17 @@ def test_a_kind_is_its_word() -> None:
     assert [f"{kind}" for kind in Kind] == ["minimum", "saddle", "not stationary", "undecided"]
     assert repr(Kind.SADDLE) == "'saddle'"
     assert {Kind.SADDLE: 1}["saddle"] == 1  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("fall", "told"),
+    [
+        (math.nan, "along the direction."),
+        (0.0, "along the direction, but no lower point was found along it."),
+        (0.5, "along the direction, where F falls by 0.5: more than that step, though the gradient may lead farther."),
+        (0.01, "along the direction, where F falls by 0.01: the lesser way down."),
+    ],
+)
+def test_two_ways_down_are_compared_if_the_fall_is_known(fall: float, told: str) -> None:
+    """The gradient promises 1²/(2·10) = 0.05."""
+    assert judge(evidence(Status.FOUND), **STEEP, fall=fall).reason.endswith(told)

@@ -8,6 +8,7 @@ from unsaddle import FiniteSum, Stream
 from unsaddle.cost import Cost, Ledger
 from unsaddle.measure import batches
 from unsaddle.measure.direction import Measurement
+from unsaddle.measure.mean_error import mean_error
 
 DIMENSION, ROWS = 6, 4000
 
@@ -63,6 +64,12 @@ def test_the_deviation_of_a_curvature_is_that_of_the_components() -> None:
         inside += float(curvatures.mean()) <= seen.mean + seen.error(0.1)
     assert statistics.fmean(deviations) == pytest.approx(float(curvatures.std()), rel=0.1)
     assert inside >= 165
+
+
+def test_the_standard_error_of_a_curvature_is_that_of_its_samples_and_the_interval_that_of_its_batches() -> None:
+    seen = batches.SampledCurvature(mean=1.0, deviation=3.0, farthest=0.1, samples=36, batches=4)
+    assert seen.standard_error == pytest.approx(0.5)  # 3/√36
+    assert seen.error(0.1) == mean_error(deviation=1.0, farthest=0.1, count=4, delta=0.1)  # 3/√9, of one batch.
 
 
 def test_batches_are_independent_equal_and_counted() -> None:

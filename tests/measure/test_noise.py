@@ -29,3 +29,18 @@ def test_the_relative_error_of_a_gradient_is_about_the_precision(dtype: torch.dt
 
 def test_the_relative_error_of_nothing_is_nan() -> None:
     assert math.isnan(noise.relative_error(noise=0.0, grad_norm=0.0, smoothness=0.0, x_norm=0.0))
+
+
+def test_gradients_in_half_precision_are_compared_a_thousandth_of_x_away() -> None:
+    """Within a hundred roundings of float32, bfloat16 would give the same gradient again, and no noise would show."""
+    x = torch.linspace(1.0, 2.0, 400)
+    asked = []
+
+    def grad(y: torch.Tensor) -> torch.Tensor:
+        asked.append(float((y - x).norm()) / float(x.norm()))
+        return y.bfloat16().float()
+
+    near = noise.gradient_noise(grad, x, float(x.norm()), x.bfloat16().float(), torch.Generator().manual_seed(0))
+    assert near.radius == pytest.approx(1e-3 * float(x.norm()))
+    assert asked == pytest.approx([1e-3, 1e-3], rel=1e-3)
+    assert near.noise > 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -77,3 +79,48 @@ def test_of_many_variables_the_rest_is_told_together() -> None:
 def test_a_direction_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="one entry a parameter"):
         where(hidden_saddle(), torch.ones(3).double())
+
+
+def roots(layers: int, bad: set[int], nan_loss: bool = False, nan_in: str = "") -> ModelObjective:
+    """A square root of each tensor, whose gradient is infinite at zero: in the tensors `bad`."""
+    model = nn.ParameterDict({f"w{i}": torch.full((2,), 0.0 if i in bad else 1.0) for i in range(layers)})
+    if nan_in:
+        model[nan_in].data[1] = math.nan
+
+    def loss(model: nn.ParameterDict, batch: torch.Tensor) -> torch.Tensor:
+        total = sum(w.sqrt().sum() for w in model.values())
+        return total + (math.nan if nan_loss else 0.0)
+
+    return ModelObjective(model, loss, [torch.zeros(1)])
+
+
+@pytest.mark.parametrize(
+    ("F", "told"),
+    [
+        (roots(3, {1}), "the gradient of w1"),
+        (roots(3, {0, 2}), "the gradients of w0, w2"),
+        (roots(7, {0, 1, 2, 3, 4, 6}), "the gradients of w0, w1, w2, w3 and 2 more"),
+        (roots(2, {0, 1}), "all gradients"),
+        (roots(1, {0}), "the gradient of w0"),
+        (roots(3, set(), nan_loss=True), "the loss"),
+        (roots(3, {2}, nan_loss=True), "the loss and the gradient of w2"),
+        (roots(3, {2}, nan_in="w1"), "the parameter w1"),
+    ],
+)
+def test_what_is_not_finite_in_a_model_is_named(F: ModelObjective, told: str) -> None:
+    found, verdict = negative_curvature(F), is_minimum(F)
+    assert (found.status.name, found.not_finite) == ("NOT_FINITE", told)
+    assert f"{told}." in str(found)
+    assert verdict.kind == "undecided"
+    assert verdict.reason.startswith(f"A value or gradient was NaN or infinite: {told}. Look for NaN and Inf")
+
+
+def test_what_is_not_finite_in_a_plain_function_or_only_in_the_norm_has_no_name() -> None:
+    found = negative_curvature(Function(lambda x: x.sqrt().sum()), torch.zeros(2).double())
+    assert (found.status.name, found.not_finite) == ("NOT_FINITE", "")
+    verdict = is_minimum(Function(lambda x: x.sqrt().sum()), torch.zeros(2).double())
+    assert verdict.reason.startswith("A value or gradient was NaN or infinite. Look")
+    model = nn.Linear(2, 1, bias=False).double()
+    F = ModelObjective(model, lambda model, batch: 1e308 * model(batch).sum(), [torch.full((1, 2), 1.5).double()])
+    found = negative_curvature(F)
+    assert (found.status.name, found.not_finite) == ("NOT_FINITE", "")

@@ -21,6 +21,7 @@ from unsaddle.curvature.result import Candidate, Curvature, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import batches, direction, noise
 from unsaddle.measure.direction import Measurement, Scale
+from unsaddle.measure.where import not_finite
 from unsaddle.objective import Objective, point_of, with_its_ranks
 
 RETRIES = 8
@@ -162,7 +163,8 @@ def answer(objective: Objective, x: Tensor, question: Question, ledger: Ledger |
     """Answers a question. `ledger` counts the cost."""
     search, name = prepare(objective, checks.point(x), question, Ledger() if ledger is None else ledger)
     if not search.f_hat.is_finite:
-        return _result(search, name, Status.NOT_FINITE)
+        told = not_finite(objective, search.x, search.f_hat.value0, search.f_hat.grad0)
+        return _result(search, name, Status.NOT_FINITE, not_finite=told)
     try:
         with search.f.held():
             search, candidate = run(search, EXTRACTORS[name])

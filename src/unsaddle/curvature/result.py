@@ -162,6 +162,8 @@ class Curvature:
     jump: float = 0.0
     """How far the gradient jumped where searches probed, at kinks or by noise. If there is a direction all the same, it
     was found so far from x that jumps did not count, and its curvature is how F bends over that distance."""
+    not_finite: str = ""
+    """If a model's loss or gradient was NaN or infinite at x itself: which of its tensors, in words."""
     measurements: tuple[Measurement, ...] = ()
     deciding: tuple[Tensor, ...] = field(default=(), repr=False)
     """If nothing was found: the directions on which this was checked, lowest first. If a candidate was not confirmed:
@@ -221,6 +223,8 @@ class Curvature:
         said = GIVEN_SETTINGS if own else self.status.value
         head, _, advice = said.partition(": ")
         rows = [("meaning", f"{advice}.")] if advice else []
+        if self.not_finite:
+            rows.append(("not finite", f"{self.not_finite}."))
         if self.measurements:
             rows.append(("curvature", f"{self.measurements[-1].curvature:.4g} ± {self.measurements[-1].error:.1g}"))
         if self.over_kinks:

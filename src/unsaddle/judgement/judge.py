@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.enough_samples import RAREST
 from unsaddle.judgement.flat_direction import is_flat
-from unsaddle.judgement.reasons import SENTENCES, reason_for
+from unsaddle.judgement.reasons import reason_for
 
 FLAT = 1e-9
 """A curvature below this share of the largest counts as zero: it is rounding."""
@@ -69,7 +70,7 @@ def _judged(
     if found.status in (Status.NOT_FINITE, Status.NOT_DETERMINISTIC):
         return Judgement(Kind.UNDECIDED, reason_for(found, more_samples))
     if not math.isfinite(gradient_norm + gradient_error):
-        return Judgement(Kind.UNDECIDED, SENTENCES[Status.NOT_FINITE])
+        return Judgement(Kind.UNDECIDED, reason_for(replace(found, status=Status.NOT_FINITE), more_samples))
     if gradient_norm - gradient_error > eps:
         return Judgement(Kind.NOT_STATIONARY, _two_ways(found, gradient_norm, fall))
     if found.status is Status.FOUND:

@@ -14,7 +14,8 @@ from unsaddle.curvature.result import Curvature, Status
 
 SENTENCES = {
     Status.NOT_FINITE: (
-        "A value or gradient was NaN or infinite. Look for NaN and Inf in the data, or pass an x where F is finite."
+        "A value or gradient was NaN or infinite{not_finite}. Look for NaN and Inf in the data, or pass an x where F "
+        "is finite."
     ),
     Status.NOT_DETERMINISTIC: (
         "F is not deterministic: two gradients at the same point differ. Switch dropout off, freeze the batch, or fix "
@@ -72,7 +73,8 @@ def reason_for(found: Curvature, more_samples: str) -> str:
     A γ is named if it is below half of L1. A larger one would accept everything.
     """
     if found.status in SENTENCES:
-        return SENTENCES[found.status].format(more_samples=more_samples[0].upper() + more_samples[1:])
+        told = f": {found.not_finite}" if found.not_finite else ""
+        return SENTENCES[found.status].format(more_samples=more_samples[0].upper() + more_samples[1:], not_finite=told)
     noise = found.noise if found.survey is None else found.survey.noise
     error = max(found.noise * math.sqrt(2.0), found.jump) / found.radius  # of a product
     gamma = max(error / LARGEST_NOISE_SHARE, 2.0 * found.gamma)

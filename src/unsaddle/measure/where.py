@@ -1,4 +1,4 @@
-"""`where`: which tensors of a model, or which variables, a direction lives in."""
+"""`where`: which tensors of a model, or which variables, a direction lives in; and which of them are not finite."""
 
 from __future__ import annotations
 
@@ -83,6 +83,41 @@ def where(objective: Objective, direction: Tensor) -> Where:
     with together(whole.ranks):
         v = checks.point(direction, "direction")
         return _shares(v, whole.parameters)
+
+
+def not_finite(objective: Objective, x: Tensor, value: float, grad: Tensor) -> str:
+    """Tell what of a model is NaN or infinite at x, in words. Empty if nothing is, or without a model.
+
+    Args:
+        objective: F.
+        x: the point; on several ranks, this rank's part of it.
+        value: F(x).
+        grad: ∇F(x), as x.
+    """
+    parameters: Any = as_objective(objective).parameters
+    if not hasattr(parameters, "pieces") or grad.shape != (parameters.dimension,):
+        return ""
+    count = len(parameters.names)
+    if bad := _not_finite_in(parameters, x):
+        return _listed("parameter", "", bad, count)
+    told = [] if math.isfinite(value) else ["the loss"]
+    if bad := _not_finite_in(parameters, grad):
+        told.append(_listed("gradient", "of ", bad, count))
+    return " and ".join(told)
+
+
+def _not_finite_in(parameters: Any, v: Tensor) -> list[str]:
+    counts = vectors.total([[part.isfinite().logical_not().sum() for _, part in parameters.pieces(v)]])
+    return [name for name, count in zip(parameters.names, counts, strict=True) if count > 0.0]
+
+
+def _listed(what: str, of: str, names: list[str], count: int) -> str:
+    """`names` of `count` tensors in words, as in "the gradients of 0.weight, 0.bias"."""
+    if len(names) == count > 1:
+        return f"all {what}s"
+    told = ", ".join(names[:MOST_TOLD])
+    rest = f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else ""
+    return f"the {what}{'s' if len(names) > 1 else ''} {of}{told}{rest}"
 
 
 def _shares(v: Tensor, parameters: Any) -> Where:

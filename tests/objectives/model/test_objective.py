@@ -11,6 +11,7 @@ from tests.objectives.regression import DATA, X, Y, gradient, network, regress, 
 from tests.objectives.traces import Everything
 from unsaddle import Cost, Function, ModelObjective, is_minimum, negative_curvature
 from unsaddle.objective import Objective
+from unsaddle.objectives.model.data import Drawn
 
 
 def test_it_is_an_objective_with_a_point():
@@ -117,6 +118,15 @@ def test_a_loss_that_is_not_finite_is_named_and_leaves_no_trace():
     assert verdict.kind == "undecided"
     assert "finite" in verdict.reason
     before.check()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_loss_of_weight_zero_does_not_count_even_if_it_is_not_finite(bad):
+    """As on a rank that has none of the rows that were drawn."""
+    model = network()
+    F = ModelObjective(model, lambda m, b: regress(m, b) * (1.0 if b[0].sum() else bad), DATA)
+    weighted = [((X, Y), 0.5), ((0.0 * X, Y), 0.0), ((X, Y), 0.5)]
+    torch.testing.assert_close(F._run(Drawn(lambda: weighted, 20, 3), False), regress(model, (X, Y)).detach())
 
 
 def test_after_training_the_point_is_where_the_model_is():

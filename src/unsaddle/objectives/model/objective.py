@@ -200,7 +200,8 @@ class ModelObjective(OverParameters):
                     if backward:
                         self._differentiate(value, factor * weight * scale)
                 value = value.detach() if value.dtype in checks.FLOATS else value.detach().float()
-                total = value if weight == 1.0 else total + value * weight
+                share = value * weight if weight else torch.zeros_like(value)  # Of weight zero, not even NaN counts.
+                total = value if weight == 1.0 else total + share
                 del value  # Frees its graph before the next one is built.
         if backward and scale != 1.0:
             for parameter in self.parameters.tensors:

@@ -1,17 +1,20 @@
 """The data of a model whose ranks each have their own rows.
 
 DDP and FSDP2 average gradients over the ranks, and need equally many runs on each rank. Weights turn this average into
-the mean over all rows. A rank with fewer batches repeats one with weight zero.
+the mean over all rows. A rank with fewer batches repeats one with weight zero. What is NaN or infinite in such a batch
+counts as zero, as zero times that is NaN.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from unsaddle.objectives.model.data import Drawn, Source
+from unsaddle.objectives.model.data import Drawn, Source, tensors_in
 from unsaddle.objectives.rank_rows import split_by_rank
 from unsaddle.objectives.sampling import draw_indices
 from unsaddle.ranks import Ranks, raised_on_all
@@ -65,7 +68,22 @@ def _padded(weighted: Iterable[tuple[Any, float]], share: float, count: int) -> 
     """The batches with weights times `share`; then the last batch with weight zero, up to `count` batches."""
     batch, given = None, 0
     for batch, weight in weighted:
-        yield batch, share * weight
+        yield batch if share else _finite(batch), share * weight
         given += 1
+    batch = _finite(batch) if given < count else None
     for _ in range(count - given):
         yield batch, 0.0
+
+
+def _finite(batch: Any) -> Any:
+    """The batch; or, if some of it is NaN or infinite, a copy with zeros there."""
+    if all(bool(t.isfinite().all()) for t in _floats(batch)):
+        return batch
+    batch = copy.deepcopy(batch)
+    for tensor in _floats(batch):
+        tensor.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+    return batch
+
+
+def _floats(batch: Any) -> Iterator[Tensor]:
+    return (t for t in tensors_in(batch) if t.is_floating_point() and t.layout is torch.strided)
