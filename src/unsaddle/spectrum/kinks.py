@@ -28,6 +28,9 @@ round less than in a product. Parts of gradients that are not linear count as ro
 NEAREST = {torch.float32: 3.0, torch.float64: 1e4}
 """The nearest radius of a product, in roundings of x. Nearer, a third of it would be rounding; in float64, 1e-4."""
 
+ASIDE = 3.0
+"""Where x lies on a kink, to rounding, products are taken so many first radii beside it."""
+
 WIDER = 2.0
 """After a product whose first radius had no kink, the next one begins so many times farther out."""
 
@@ -106,7 +109,10 @@ def between_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Gene
     """
     f, x, grad0, scale, dtype = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0, f_hat.x.dtype
     nearest = NEAREST[dtype] * torch.finfo(dtype).eps * scale
-    level = _level(f_hat, generator)
+    level, jump = _level(f_hat, generator)
+    if jump is not None:
+        f_hat = _aside(f_hat, jump, level, generator)
+        f, x, grad0 = f_hat.f, f_hat.x, f_hat.grad0
     within = gap(
         f, x, f_hat.x_norm, grad0, generator, along=along, level=level, start=START[dtype] * scale, nearest=nearest,
         sides=True,
@@ -123,17 +129,38 @@ def between_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Gene
     return found if is_hessian else None
 
 
-def _level(f_hat: DisplacedFunction, generator: torch.Generator) -> float:
-    """What rounding makes of ∇f(x+rv) + ∇f(x−rv) − 2∇f(x), at most. Six gradients.
+def _level(f_hat: DisplacedFunction, generator: torch.Generator) -> tuple[float, Tensor | None]:
+    """What rounding makes of ∇f(x+rv) + ∇f(x−rv) − 2∇f(x), at most; and this vector at the last radius, if more is in
+    it: a jump at a kink right beside x. Six gradients.
 
     By second differences along a random direction, over x and on each side of it: kinks are in some of them only.
     """
     x, grad0 = f_hat.x, f_hat.grad0
     v, first = vectors.random_direction(x, generator), FIRST_RADIUS[x.dtype] * (f_hat.x_norm or 1.0)
-    seconds, farther = list[float](), list[Tensor]()
+    seconds, farther, even = list[float](), list[Tensor](), torch.empty_like(x)
     for share in LEVEL_RADII:
         sides = [f_hat.f.grad_at_sum(x, v, sign * share * first) - grad0 for sign in (1.0, -1.0)]
-        seconds.append(vectors.norm(sides[0] + sides[1]))
+        even = sides[0] + sides[1]
         seconds += [vectors.norm(far - 2.0 * near) for far, near in zip(farther, sides, strict=False)]
+        seconds.append(vectors.norm(even))
         farther = sides
-    return LEVEL * min((second for second in seconds if second > 0.0), default=0.0)
+    level = LEVEL * min((second for second in seconds if second > 0.0), default=0.0)
+    return level, even if seconds[-1] > level else None
+
+
+def _aside(f_hat: DisplacedFunction, jump: Tensor, level: float, generator: torch.Generator) -> DisplacedFunction:
+    """f at a point that is a few roundings away from the kink which x lies on, or at x if that is no better.
+
+    The gradient jumps across a kink along its normal. Up to five gradients on each side that is tried.
+    """
+    x, way = f_hat.x, ASIDE * FIRST_RADIUS[f_hat.x.dtype] * (f_hat.x_norm or 1.0)
+    normal, v = jump / vectors.norm(jump), vectors.random_direction(x, generator)
+    for sign in (1.0, -1.0):
+        there = DisplacedFunction(f_hat.f, torch.add(x, normal, alpha=sign * way))
+        for u in (normal, v):
+            probes = [there.f.grad_at_sum(there.x, u, side * way / 2.0) - there.grad0 for side in (1.0, -1.0)]
+            if not vectors.norm(probes[0] + probes[1]) <= level:
+                break
+        else:
+            return there
+    return f_hat
