@@ -160,9 +160,7 @@ def _level(f: SampledFunction, x: Tensor, scale: float, grad0: Tensor, generator
     return LEVEL * min((even for even in levels if even > 0.0), default=0.0)
 
 
-def opposite(
-    f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap, *, sides: bool = False
-) -> Opposite:
+def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap, *, sides: bool = False) -> Opposite:
     """Gradients at x ± rv for a unit v, at the first of r, r/2, r/4, … without a kink, or at the nearest radius.
 
     A kink may be nearer still. It is on one side, and the gradient changes less on the other one. With `sides`, a side

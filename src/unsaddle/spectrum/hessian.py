@@ -20,6 +20,7 @@ from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.attempts import FARTHER, FARTHEST
 from unsaddle.curvature.question import RELATIVE_GAMMA, Question
+from unsaddle.measure.direction import ROUNDINGS
 from unsaddle.measure.noise import FIRST_RADIUS, is_low_precision
 from unsaddle.measure.survey import Survey, survey
 from unsaddle.objective import BaseObjective, Objective, as_objective, point_of, with_its_ranks
@@ -38,8 +39,9 @@ FARTHER_OUT = 2.0
 """What a search found is measured again so many times as far from x."""
 
 
-AGREE = 0.02
-"""Products at two radii are those of a Hessian if they differ by this share at most."""
+AGREE, CONTRADICT = 0.02, 0.1
+"""Products at two radii are those of a Hessian if they differ by the first share at most. Where they differ by more
+than the second one, there is no Hessian to be seen."""
 
 HALF_PRECISION = 0.5
 """Half precision is inside if more than this share of a gradient's entries has the trailing zeros of half precision."""
@@ -57,7 +59,7 @@ class Hessian:
     between: BetweenKinks | None = None
     """Products between the kinks next to x; None if there are no kinks, or no room between them."""
     kinks: bool = False
-    """Whether products at two radii contradict each other, and there is no room between kinks either."""
+    """Whether there are kinks without room between them: whatever the radius, products contradict each other."""
 
     @property
     def x(self) -> Tensor:
@@ -113,6 +115,16 @@ class Hessian:
         if self.between is not None:
             return self.between.rounding
         return math.sqrt(2.0) * self.around.noise / self.radius(largest)
+
+    def error_along(self, largest: float) -> float:
+        """What two radii may not show in the curvature along a unit vector between kinks; 0 without kinks.
+
+        It is the part of rounding along one vector, and jumps of the gradient that no radius could avoid.
+        """
+        if self.between is None:
+            return 0.0
+        sums = ROUNDINGS * torch.finfo(self.x.dtype).eps * largest
+        return self.between.jump + ROUNDINGS * self.between.noise / math.sqrt(vectors.dimension(self.x)) + sums
 
     def multiply(self, q: Tensor, out: Tensor, largest: float) -> None:
         """out ← ∇²F_S(x)q for a unit q. One gradient, or two where products are central; about three between kinks."""
@@ -197,7 +209,11 @@ def _beside_kinks(hessian: Hessian, generator: torch.Generator) -> Hessian:
     if vectors.norm(near - hessian.measure(q, length)) <= AGREE * length:
         return hessian
     between = between_kinks(f_hat, q, generator)
-    return replace(hessian, between=between, kinks=between is None)
+    if between is not None:
+        return replace(hessian, between=between)
+    hessian.multiply(q, near, length)
+    off = vectors.norm(near - hessian.measure(q, length))  # Noise is small where products are taken; kinks are not.
+    return replace(hessian, kinks=not off <= CONTRADICT * vectors.norm(near))
 
 
 class HessianOperator:

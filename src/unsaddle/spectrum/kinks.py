@@ -37,15 +37,16 @@ WIDER = 2.0
 APART = 1.5
 """Products are taken again from so many times the radius on, inwards: halvings never lead back to it."""
 
-AGREE = 0.1
-"""Products at half the radius differ by this share at most, if they are those of a Hessian."""
+AGREE, SYMMETRIC = 0.1, 2
+"""Products at half the radius differ by this share at most, if they are those of a Hessian, and are as symmetric, along
+so many random vectors."""
 
 LACKS = 0.2
 """Products next to x that are shorter than this share of those farther out lack a part of the function: it computes in
 less than the precision of x."""
 
-FAR = 1e-3
-"""Farther out: this share of ‖x‖."""
+FAR = (1e-3, 3e-2)
+"""Farther out: these shares of ‖x‖. The shorter product counts, as jumps make them longer, the more so nearer to x."""
 
 MOST_GRADIENTS = 64
 """The most gradients of `between_kinks`."""
@@ -69,9 +70,14 @@ class BetweenKinks:
         self.radius, self.jump = within.radius, 0.0
 
     @property
+    def noise(self) -> float:
+        """The rounding of a product at the last radius, in norm."""
+        return math.sqrt(2.0) * self._within.noise / self.radius
+
+    @property
     def rounding(self) -> float:
         """The error of a product at the last radius, in norm: of rounding, and of kinks that were met."""
-        return math.hypot(math.sqrt(2.0) * self._within.noise / self.radius, self.jump)
+        return math.hypot(self.noise, self.jump)
 
     def multiply(self, q: Tensor, out: Tensor) -> None:
         """out ← ∇²f(x)q for a unit q. Two gradients, and two more for every radius at which a kink was met."""
@@ -84,6 +90,10 @@ class BetweenKinks:
         """∇²f(x)v in a new vector, at another radius than that of the last product. As many gradients."""
         probes = self._probes(v, APART * self.radius)
         return probes.difference.div_(self._way(v, probes.radius))
+
+    def random(self, generator: torch.Generator) -> Tensor:
+        """A random unit vector."""
+        return vectors.random_direction(self._f_hat.x, generator)
 
     def _way(self, v: Tensor, radius: float) -> float:
         """How far the two points x ± rv are apart along v: 2r, but for the rounding of their coordinates."""
@@ -103,9 +113,9 @@ def between_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Gene
     """Products between the kinks next to x, if there is room for them; None if not.
 
     There is if, along a unit vector that the Hessian does not map to zero, the two sides of x agree at some radius, the
-    product at half of it is the same, and not far shorter than that of a thousandth of ‖x‖.
+    product at half of it is the same, and not far shorter than farther out, and products are symmetric.
 
-    Cost: 12 gradients, and two for every radius that is tried, of which there are up to 20.
+    Cost: 22 gradients, and two for every radius that is tried beside the first ones.
     """
     f, x, grad0, scale, dtype = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0, f_hat.x.dtype
     nearest = NEAREST[dtype] * torch.finfo(dtype).eps * scale
@@ -124,9 +134,25 @@ def between_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Gene
     found.multiply(along, near)
     nearer = opposite(f, x, along, grad0, replace(within, radius=found.radius / 2.0), sides=True)
     length, off = vectors.norm(near), vectors.norm(near - nearer.difference.div_(2.0 * nearer.radius))
-    far = vectors.norm(f_hat.central_product(along, FAR * scale))
+    far = min(vectors.norm(f_hat.central_product(along, share * scale)) for share in FAR)
     is_hessian = off <= AGREE * length and length >= LACKS * far and math.isfinite(far)
-    return found if is_hessian else None
+    return found if is_hessian and all(_is_symmetric(found, generator) for _ in range(SYMMETRIC)) else None
+
+
+def _is_symmetric(found: BetweenKinks, generator: torch.Generator) -> bool:
+    """Whether vᵀH(Hv) is ‖Hv‖² for a random v, as it is for a symmetric H. Two products.
+
+    Within a step of a staircase the gradient may change with a scale alone, which makes no Hessian.
+    """
+    v = found.random(generator)
+    w, image = torch.empty_like(v), torch.empty_like(v)
+    found.multiply(v, w)
+    length = vectors.norm(w)
+    if not length > 0.0:
+        return False
+    found.multiply(w.div_(length), image)
+    (back,) = vectors.dots((v, image))
+    return abs(back - length) <= AGREE * length
 
 
 def _level(f_hat: DisplacedFunction, generator: torch.Generator) -> tuple[float, Tensor | None]:
