@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from unsaddle import ModelObjective
+from unsaddle import Function, ModelObjective
 
 ROWS = 60
 
@@ -65,3 +65,34 @@ def dense(model: nn.Module) -> Tensor:
 
     hessian = torch.autograd.functional.hessian(at, flat)
     return (hessian + hessian.T) / 2.0
+
+
+def rectified(dtype: torch.dtype, seed: int = 0) -> tuple[ModelObjective, Tensor]:
+    """A ReLU network at its random start, and its Hessian by autograd in float64: that of the piece that it is in."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)).to(dtype)
+    inputs = torch.randn(100, 6, generator=torch.Generator().manual_seed(1)).to(dtype)
+    labels = (inputs[:, 0] * inputs[:, 1] > 0.0).long()
+    objective = ModelObjective(model, loss, TensorDataset(inputs, labels))
+    shapes = [(name, p.shape) for name, p in model.named_parameters()]
+
+    def at(x: Tensor) -> Tensor:
+        pieces = x.split([shape.numel() for _, shape in shapes])
+        values = {name: piece.view(shape) for (name, shape), piece in zip(shapes, pieces, strict=True)}
+        return nn.functional.cross_entropy(torch.func.functional_call(model, values, (inputs.double(),)), labels)
+
+    hessian = torch.autograd.functional.hessian(at, objective.point.double())
+    return objective, (hessian + hessian.T) / 2.0
+
+
+def crowded(d: int = 400) -> Function:
+    """½Σaᵢxᵢ², aᵢ from 0 to 1, and kinks on both sides of 0 at every scale: no room between them. In float64."""
+    sizes = torch.linspace(0.0, 1.0, d, dtype=torch.float64)
+    at = torch.cat([sign * 10.0 ** torch.arange(-17.0, 0.0, 0.25, dtype=torch.float64) for sign in (1.0, -1.0)])
+
+    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+        above, jumps = x[:, None] - at, at.abs()
+        value = 0.5 * (sizes * x * x).sum() + (jumps * above.abs()).sum()
+        return value, sizes * x + (jumps * above.sign()).sum(dim=1)
+
+    return Function(value_and_grad, gradient=True)

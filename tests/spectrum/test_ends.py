@@ -30,7 +30,7 @@ def test_a_run_ends_with_the_ends_of_the_spectrum(capacity: int) -> None:
     assert run.stop is Stop.DONE
     values = run.process.projection.values
     assert np.allclose([*values[:3], *values[-2:]], [*spectrum[:3], *spectrum[-2:]], atol=1e-6)
-    assert run.steps == H.ledger.gradients - 6
+    assert run.steps == H.ledger.gradients - 9
 
 
 def test_a_smaller_basis_takes_more_steps_for_the_same() -> None:

@@ -23,7 +23,7 @@ def test_products_are_those_of_the_dense_hessian(dtype: torch.dtype, tolerance: 
 def test_a_product_takes_one_gradient_after_the_survey() -> None:
     H = hessian_operator(Function(lambda x: x.pow(4).sum()), torch.ones(200, dtype=torch.float64))
     before = H.cost.gradients
-    assert before == 6  # At x, and five around it.
+    assert before == 9  # At x, five around it, and three for products at two radii.
     H(torch.ones(200, dtype=torch.float64))
     H(3.0 * torch.ones(200, dtype=torch.float64))
     assert H.cost.gradients == before + 2

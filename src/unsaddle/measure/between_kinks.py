@@ -113,32 +113,61 @@ class Opposite(NamedTuple):
         return self.clean and not self.sided and bool(pairs) and all(falls)
 
 
-def gap(f: SampledFunction, x: Tensor, x_norm: float, grad0: Tensor, generator: torch.Generator) -> Gap | None:
-    """Measures rounding, and how far the gap reaches along a random direction. None if kinks leave no gap.
+def gap(
+    f: SampledFunction,
+    x: Tensor,
+    x_norm: float,
+    grad0: Tensor,
+    generator: torch.Generator,
+    *,
+    along: Tensor | None = None,
+    level: float | None = None,
+    start: float | None = None,
+    nearest: float | None = None,
+    sides: bool = False,
+) -> Gap | None:
+    """Measures rounding, and how far the gap reaches along a direction. None if kinks leave no gap.
+
+    Args:
+        f, x, x_norm, grad0: the function, the point, ‖x‖ and ∇f(x).
+        generator: of the random directions.
+        along: a unit vector, along which the gap is measured; None for a random one.
+        level: even parts up to this are rounding; None to measure it, by six gradients.
+        start: the first radius that is tried; None for that of a first search.
+        nearest: the nearest radius of probes; None for `NEAREST`.
+        sides: as for `opposite`.
 
     Cost: eight gradients, and two for every radius that is tried.
     """
     scale, eps = x_norm or 1.0, torch.finfo(x.dtype).eps
-    levels = []
-    for share in LEVELS:
-        v, r = vectors.random_direction(x, generator), share * eps * scale
-        levels.append(vectors.norm(f.grad_at_sum(x, v, r) + f.grad_at_sum(x, v, -r) - 2.0 * grad0))
-    level = LEVEL * min((even for even in levels if even > 0.0), default=0.0)
-    start, nearest = FIRST_RADIUS[x.dtype] * scale, NEAREST * eps * (x_norm or eps)
-    v = vectors.random_direction(x, generator)
-    probes = opposite(f, x, v, grad0, Gap(radius=start, nearest=nearest, level=level))
-    half = opposite(f, x, v, grad0, Gap(radius=probes.radius / 2.0, nearest=nearest, level=level))
+    level = _level(f, x, scale, grad0, generator) if level is None else level
+    first = FIRST_RADIUS[x.dtype] * scale if start is None else start
+    nearest = NEAREST * eps * (x_norm or eps) if nearest is None else nearest
+    v = vectors.random_direction(x, generator) if along is None else along
+    probes = opposite(f, x, v, grad0, Gap(radius=first, nearest=nearest, level=level), sides=sides)
+    half = opposite(f, x, v, grad0, Gap(radius=probes.radius / 2.0, nearest=nearest, level=level), sides=sides)
     if not probes.clean or vectors.norm(half.difference) > JUMPS * vectors.norm(probes.difference):
         return None
-    return Gap(radius=probes.radius, nearest=nearest, level=level, farthest=start, smooth=probes.smooth)
+    return Gap(radius=probes.radius, nearest=nearest, level=level, farthest=first, smooth=probes.smooth)
 
 
-def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap) -> Opposite:
+def _level(f: SampledFunction, x: Tensor, scale: float, grad0: Tensor, generator: torch.Generator) -> float:
+    """What even parts without a kink are at most, by random directions at a few radii next to x."""
+    levels = []
+    for share in LEVELS:
+        v, r = vectors.random_direction(x, generator), share * torch.finfo(x.dtype).eps * scale
+        levels.append(vectors.norm(f.grad_at_sum(x, v, r) + f.grad_at_sum(x, v, -r) - 2.0 * grad0))
+    return LEVEL * min((even for even in levels if even > 0.0), default=0.0)
+
+
+def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Gap, *, sides: bool = False) -> Opposite:
     """Gradients at x ± rv for a unit v, at the first of r, r/2, r/4, … without a kink, or at the nearest radius.
 
-    A kink may be nearer still. It is on one side, and the gradient changes less on the other one.
+    A kink may be nearer still. It is on one side, and the gradient changes less on the other one. With `sides`, a side
+    is taken already where it has no kink by itself: there the gradient changes half as much at half the distance.
     """
     radius, eps, evens = within.radius, torch.finfo(x.dtype).eps, list[float]()
+    farther: tuple[Tensor, Tensor] | None = None
     while True:
         above = f.grad_at_sum(x, v, radius) - grad0
         below = grad0 - f.grad_at_sum(x, v, -radius)
@@ -148,10 +177,18 @@ def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Ga
         if evens[-1] <= level:
             (uneven,) = vectors.dots((v, even))
             return Opposite(above + below, radius, tuple(evens), level, uneven)
+        if farther is not None:
+            pairs = zip(farther, (above, below), strict=True)
+            straight = [far for far, near in pairs if vectors.norm(far - 2.0 * near) <= level]
+            if straight:
+                both = len(straight) == 2
+                difference = straight[0] + straight[-1]
+                return Opposite(difference, 2.0 * radius, tuple(evens), evens[-2] if both else level, sided=not both)
         if radius < 2.0 * within.nearest:
             low, high = sorted((above, below), key=vectors.norm)
             sided = vectors.norm(high) > ONE_SIDED * vectors.norm(low)
             return Opposite(2.0 * low, radius, tuple(evens), level, sided=sided)
+        farther = (above, below) if sides else None
         radius /= 2.0
 
 

@@ -90,7 +90,7 @@ def spectral_density(
     Products are taken again along the Ritz vectors of both ends and along four probes, on the other side of x and
     farther out, as `eigenpairs` does. Three times the difference is an error: `trace_error` contains it, and the status
     is INACCURATE if it exceeds the width of the smoothing at an end, or, in the trace, what the probes scatter by;
-    and where no two radii agree in the first place. At kinks, as a ReLU has them, that is so.
+    and where no two radii agree in the first place. At kinks, as a ReLU has them, products are taken between them.
 
     Cost: probes·steps gradients, 50 for each probe by default, and 12 to 18 more. Memory: steps + 4 vectors.
 
@@ -173,7 +173,7 @@ class _Check:
 
     def _off(self, v: Tensor, claimed: float, largest: float) -> float:
         (again,) = vectors.dots((v, self._hessian.measure(v, largest)))
-        return CLAIMED * abs(again - claimed)
+        return CLAIMED * abs(again - claimed) + self._hessian.error_along(largest)
 
     def along(self, v: Tensor, claimed: float, largest: float) -> None:
         self._along.append(self._off(v, claimed, largest))
@@ -254,7 +254,7 @@ def _smoothed(
     means, count = [float(q.nodes @ q.weights) for q in seen], len(seen)
     scatter = _trace_error(seen, means, dimension, FEWEST_PROBES if exact else count)
     off, trace = dimension * check.mean, dimension * statistics.fmean(means)
-    right = check.ends <= spacing and off <= max(scatter, TOLERANCE * abs(trace)) and not hessian.around.broken
+    right = check.ends <= spacing and off <= max(scatter, TOLERANCE * abs(trace)) and hessian.is_one
     nothing = np.zeros_like(grid) if exact else np.full_like(grid, math.nan)
     return Density(
         grid=grid,

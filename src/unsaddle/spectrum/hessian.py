@@ -2,14 +2,15 @@
 
 Gradients around x are surveyed first. Where they are as good as their dtype, a product takes one gradient, next to x:
 25 roundings of float32, where products of networks are within a per cent. Where noise asks for more distance, products
-are from both sides, so that the third derivative drops out.
+are from both sides, so that the third derivative drops out. Where kinks, as of ReLU, are to blame instead, products are
+taken between them (`kinks`).
 """
 
 from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,10 +20,12 @@ from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.attempts import FARTHER, FARTHEST
 from unsaddle.curvature.question import RELATIVE_GAMMA, Question
-from unsaddle.measure.noise import FIRST_RADIUS
+from unsaddle.measure.direction import ROUNDINGS
+from unsaddle.measure.noise import FIRST_RADIUS, is_low_precision
 from unsaddle.measure.survey import Survey, survey
 from unsaddle.objective import BaseObjective, Objective, as_objective, point_of, with_its_ranks
 from unsaddle.ranks import Ranks, together
+from unsaddle.spectrum.kinks import GRADIENTS_A_PRODUCT, MOST_GRADIENTS, SPARE_GRADIENTS, BetweenKinks, between_kinks
 from unsaddle.vectors import Array
 
 ROUNDING_SHARE = 0.03
@@ -36,6 +39,14 @@ FARTHER_OUT = 2.0
 """What a search found is measured again so many times as far from x."""
 
 
+AGREE, CONTRADICT = 0.02, 0.1
+"""Products at two radii are those of a Hessian if they differ by the first share at most. Where they differ by more
+than the second one, there is no Hessian to be seen."""
+
+HALF_PRECISION = 0.5
+"""Half precision is inside if more than this share of a gradient's entries has the trailing zeros of half precision."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hessian:
     """∇²F_S(x), known by its products."""
@@ -45,6 +56,10 @@ class Hessian:
     around: Survey
     sampled: bool
     """Whether F_S is less than F."""
+    between: BetweenKinks | None = None
+    """Products between the kinks next to x; None if there are no kinks, or no room between them."""
+    kinks: bool = False
+    """Whether there are kinks without room between them: whatever the radius, products contradict each other."""
 
     @property
     def x(self) -> Tensor:
@@ -58,9 +73,14 @@ class Hessian:
     def is_finite(self) -> bool:
         return self.f_hat.is_finite and math.isfinite(self.around.noise + self.around.curvature)
 
+    @property
+    def is_one(self) -> bool:
+        """Whether products at different radii are those of one matrix, as far as gradients around x tell."""
+        return self.between is not None or not (self.kinks or self.around.broken)
+
     def radius(self, largest: float) -> float:
         """r for products, if `largest` is the largest |eigenvalue| seen so far."""
-        size, first = self.f_hat.x_norm or 1.0, self._first
+        size, first = self.f_hat.x_norm or 1.0, self.first
         noise = max(self.around.noise, self.f_hat.f.gradient_error(self.f_hat.value0, self.f_hat.grad_norm))
         largest = max(largest, self.around.curvature)
         wanted = math.sqrt(2.0) * noise / (ROUNDING_SHARE * RELATIVE_GAMMA * largest) if largest > 0.0 else 0.0
@@ -68,30 +88,49 @@ class Hessian:
         return max(min(max(first, wanted), farthest), self.around.nearest)
 
     @property
-    def _first(self) -> float:
+    def first(self) -> float:
+        """The radius of the first products."""
         eps = torch.finfo(self.x.dtype).eps
         return FIRST_RADIUS[self.x.dtype] * self.f_hat.x_norm if self.f_hat.x_norm > 0.0 else math.sqrt(eps)
 
     def is_central(self, radius: float) -> bool:
         """Whether products at this radius are taken from both sides."""
-        return radius > ONE_SIDED * self._first or self.around.has_memory or self.around.nearest > 0.0
+        return radius > ONE_SIDED * self.first or self.around.has_memory or self.around.nearest > 0.0
 
     def gradients_a_step(self, largest: float) -> int:
-        """Gradients that a product takes."""
+        """Gradients that a product takes, at most; between kinks, on average."""
+        if self.between is not None:
+            return GRADIENTS_A_PRODUCT
         return 1 + self.is_central(self.radius(largest))
 
     def steps_left(self, max_gradients: int | None, largest: float) -> float:
         """Products that a budget of gradients still allows; inf without one."""
         if max_gradients is None:
             return math.inf
-        return max(0, max_gradients - self.ledger.gradients) // self.gradients_a_step(largest)
+        spare = SPARE_GRADIENTS if self.between is not None else 0
+        return max(0, max_gradients - spare - self.ledger.gradients) // self.gradients_a_step(largest)
 
     def rounding(self, largest: float) -> float:
         """The rounding of a product, √2σ/r, in norm."""
+        if self.between is not None:
+            return self.between.rounding
         return math.sqrt(2.0) * self.around.noise / self.radius(largest)
 
+    def error_along(self, largest: float) -> float:
+        """What two radii may not show in the curvature along a unit vector between kinks; 0 without kinks.
+
+        It is the part of rounding along one vector, and jumps of the gradient that no radius could avoid.
+        """
+        if self.between is None:
+            return 0.0
+        sums = ROUNDINGS * torch.finfo(self.x.dtype).eps * largest
+        return self.between.jump + ROUNDINGS * self.between.noise / math.sqrt(vectors.dimension(self.x)) + sums
+
     def multiply(self, q: Tensor, out: Tensor, largest: float) -> None:
-        """out ← ∇²F_S(x)q for a unit q. One gradient, or two where products are central."""
+        """out ← ∇²F_S(x)q for a unit q. One gradient, or two where products are central; about three between kinks."""
+        if self.between is not None:
+            self.between.multiply(q, out)
+            return
         r = self.radius(largest)
         (self.f_hat.central_product if self.is_central(r) else self.f_hat.product)(q, r, out)
 
@@ -104,6 +143,8 @@ class Hessian:
 
         On the other side of x, by one gradient; or from both sides, farther out, where products are central.
         """
+        if self.between is not None:
+            return self.between.again(v)
         r, farthest = self.radius(largest), FARTHER * (self.f_hat.x_norm or 1.0)
         if self.is_central(r):
             return self.f_hat.central_product(v, min(FARTHER_OUT * r, max(farthest, r)))
@@ -115,17 +156,25 @@ class Hessian:
         On opposite sides of x the third derivative enters with opposite signs, in proportion to the radius. These
         weights cancel it.
         """
-        if self.is_central(self.radius(largest)):
+        if self.between is not None or self.is_central(self.radius(largest)):
             return far
         mean: Array = (FARTHER_OUT * near + far) / (FARTHER_OUT + 1.0)
         return mean
 
 
 def hessian_at(
-    objective: BaseObjective, x: Tensor, samples: int | None, generator: torch.Generator, ledger: Ledger
+    objective: BaseObjective,
+    x: Tensor,
+    samples: int | None,
+    generator: torch.Generator,
+    ledger: Ledger,
+    max_gradients: int | None = None,
 ) -> Hessian:
-    """Draws F_S, takes ∇F_S(x), and surveys the gradients around x: six gradients, or a few more where those contradict
-    each other."""
+    """Draws F_S, takes ∇F_S(x), surveys the gradients around x, and compares products at two radii: ten gradients.
+
+    It takes a few more where gradients contradict each other, and up to 64 to find the gap between kinks, where
+    products do. A budget that is too small for that leaves it out.
+    """
     f = objective.sample(Question(samples=samples).sample_size(objective), generator, ledger=ledger)
     f_hat = DisplacedFunction(f, x)
     around = Survey(noise=math.nan, curvature=math.nan, drowned=True)
@@ -134,7 +183,37 @@ def hessian_at(
         if around.again is not None:  # The first gradient is that of a solver that had not moved.
             f_hat.renew(around.again)
     sampled = objective.num_samples is None or f.size < objective.num_samples
-    return Hessian(objective=objective, f_hat=f_hat, around=around, sampled=sampled)
+    hessian = Hessian(objective=objective, f_hat=f_hat, around=around, sampled=sampled)
+    if max_gradients is not None and max_gradients < 2 * MOST_GRADIENTS:
+        return hessian
+    return _beside_kinks(hessian, generator)
+
+
+def _beside_kinks(hessian: Hessian, generator: torch.Generator) -> Hessian:
+    """The Hessian, with products between kinks if its own are not those of a Hessian, and there is room.
+
+    Asked along the product of a random vector, where eigenvalues are large. Not where gradients are known not to be
+    precise: those of solvers, of half precision, of differences, and those of narrow structure next to x.
+    """
+    f_hat, around = hessian.f_hat, hessian.around
+    known = around.has_memory or around.narrow > 0.0 or is_low_precision(f_hat.grad0, HALF_PRECISION)
+    if not hessian.is_finite or known or f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0:
+        return hessian
+    q = f_hat.product(vectors.random_direction(hessian.x, generator), hessian.first)
+    length = vectors.norm(q)
+    if not (math.isfinite(length) and length > 0.0):
+        return hessian
+    q.div_(length)
+    near = f_hat.product(q, hessian.first)
+    length = vectors.norm(near)
+    if vectors.norm(near - hessian.measure(q, length)) <= AGREE * length:
+        return hessian
+    between = between_kinks(f_hat, q, generator)
+    if between is not None:
+        return replace(hessian, between=between)
+    hessian.multiply(q, near, length)
+    off = vectors.norm(near - hessian.measure(q, length))  # Noise is small where products are taken; kinks are not.
+    return replace(hessian, kinks=not off <= CONTRADICT * vectors.norm(near))
 
 
 class HessianOperator:

@@ -31,6 +31,13 @@ ROOM = 40
 AGAIN = 2
 """How often the rest is looked at once more, if vectors were taken out that are not below −γ."""
 
+BLIND, STEPS_BLIND = 0.5, 200
+"""Where products are off by more than this share of γ, the upper bound cannot be proven, and the search ends after so
+many steps."""
+
+NEGLIGIBLE = 1e-3
+"""An error of products that is below this share of the largest |eigenvalue| ends no search, however small γ is."""
+
 LOOKS = 50
 """Runs, of which each finds something, before the search gives up."""
 
@@ -83,7 +90,7 @@ def morse_index(
         checks.count(max_gradients, "max_gradients", at_least=SURVEY_GRADIENTS + FIRST_STEPS + 1)
     generator = torch.Generator().manual_seed(checks.seed(seed))
     with shown(F, max_gradients) if progress else nullcontext(F) as watched:
-        hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger())
+        hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger(), max_gradients)
         with hessian.held():
             return _index(hessian, gamma, delta, basis or basis_size(point, ROOM // 2), max_gradients, generator)
 
@@ -118,7 +125,7 @@ def _index(
         seen = sweep.run()
     assert seen is not None
     upper = upper if sweep.proven else sweep.most
-    status = Status.INACCURATE if sweep.proven else Status.BUDGET_SPENT
+    status = Status.BUDGET_SPENT if not sweep.proven and max_gradients is not None else Status.INACCURATE
     kept = seen.values < -gamma
     return MorseIndex(
         lower=lower,
@@ -161,6 +168,8 @@ class _Sweep:
             # Where every eigenvalue costs no more than what was spent already, all are looked at.
             few = space.dimension <= min(self._capacity, max(FEW_DIMENSIONS, 2 * self._steps))
             left, self._looks = hessian.steps_left(self._max_gradients, self.largest), self._looks + 1
+            if self.blind:
+                left = min(left, STEPS_BLIND - self._steps)
             if space.dimension == 0 or left < 1:
                 self.proven = space.dimension == 0
                 break
@@ -183,14 +192,22 @@ class _Sweep:
                 rest = int((values >= goal.below).sum())
                 break
             if run.low == 0 and run.stop is Stop.DONE:
-                self.proven = True
+                self.proven = not self.blind
                 break
         chosen = np.flatnonzero(self._claimed < -self._gamma + 2.0 * hessian.rounding(self.largest))
-        self.most = self._dimension - rest - (len(self._claimed) - len(chosen))
+        self.proven = self.proven and not self.blind
+        self.most = self._dimension - (0 if self.blind else rest + len(self._claimed) - len(chosen))
         found = [space.locked[int(i)] for i in chosen]
         if not found:
             return Measured(np.empty(0), np.empty(0), np.empty(0), [])
         return measured(hessian, found, self._claimed[chosen], self.largest, None)
+
+    @property
+    def blind(self) -> bool:
+        """Whether products are too far off to prove an upper bound: there are kinks without room between them."""
+        hessian = self._hessian
+        error = 0.0 if hessian.between is None else hessian.between.rounding
+        return not hessian.is_one or error > max(BLIND * self._gamma, NEGLIGIBLE * self.largest)
 
     def keep(self, seen: Measured, which: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
         """Puts all others back into the space."""

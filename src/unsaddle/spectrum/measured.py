@@ -52,7 +52,7 @@ def measured(
     if not (np.isfinite(projected).all() and np.isfinite(squares).all()):
         nothing = np.full(len(found), math.nan)
         return Measured(nothing, nothing, nothing, list(found))
-    off = CLAIMED * np.abs(projected.diagonal() - claimed)
+    off = CLAIMED * np.abs(projected.diagonal() - claimed) + hessian.error_along(largest)
     np.fill_diagonal(projected, hessian.both(claimed, projected.diagonal().copy(), largest))
     pairs = torch.linalg.eigh(torch.from_numpy((projected + projected.T) / 2.0))
     # Processors round eigenvectors differently, and all ranks must turn their parts alike.

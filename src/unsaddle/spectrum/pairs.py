@@ -115,7 +115,7 @@ def eigenpairs(
             inside = MetricObjective(whole, scaling, point)
             whole, at = inside, inside.point
         generator = torch.Generator().manual_seed(checks.seed(seed))
-        hessian = hessian_at(whole, at, samples, generator, Ledger())
+        hessian = hessian_at(whole, at, samples, generator, Ledger(), max_gradients)
         with hessian.held():
             found = pairs_of(hessian, goal, Space(at), basis, max_gradients, generator, LOOKS if copies else 0)
     return found if scaling is None else _in_own_variables(found, scaling)

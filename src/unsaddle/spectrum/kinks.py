@@ -1,0 +1,192 @@
+"""Products between the kinks next to x, for spectra of functions whose gradient jumps: ReLU, max-pooling.
+
+The Hessian of such a function at x is that of the piece that x lies in. Probes that leave the piece see jumps of the
+gradient instead. They look like noise, and noise asks for probes farther out, where there are more of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.measure.between_kinks import Gap, Opposite, gap, opposite
+from unsaddle.measure.noise import FIRST_RADIUS
+
+START = {torch.float32: 5e-5, torch.float64: 1e-9}
+"""The first radius that is tried between kinks, as a share of ‖x‖: some times that of a first search, as rounding falls
+with it."""
+
+LEVEL_RADII, LEVEL = (1.0, 0.5, 0.25), 3.0
+"""Rounding is measured at these shares of the first radius of a search: nearer to x few coordinates move, and gradients
+round less than in a product. Parts of gradients that are not linear count as rounding up to so many times the least."""
+
+NEAREST = {torch.float32: 3.0, torch.float64: 1e4}
+"""The nearest radius of a product, in roundings of x. Nearer, a third of it would be rounding; in float64, 1e-4."""
+
+ASIDE = 3.0
+"""Where x lies on a kink, to rounding, products are taken so many first radii beside it."""
+
+WIDER = 2.0
+"""After a product whose first radius had no kink, the next one begins so many times farther out."""
+
+APART = 1.5
+"""Products are taken again from so many times the radius on, inwards: halvings never lead back to it."""
+
+AGREE, SYMMETRIC = 0.1, 2
+"""Products at half the radius differ by this share at most, if they are those of a Hessian, and are as symmetric, along
+so many random vectors."""
+
+LACKS = 0.2
+"""Products next to x that are shorter than this share of those farther out lack a part of the function: it computes in
+less than the precision of x."""
+
+FAR = (1e-3, 3e-2)
+"""Farther out: these shares of ‖x‖. The shorter product counts, as jumps make them longer, the more so nearer to x."""
+
+MOST_GRADIENTS = 64
+"""The most gradients of `between_kinks`."""
+
+GRADIENTS_A_PRODUCT, SPARE_GRADIENTS = 4, 32
+"""Every product but for the first ones takes at most so many gradients on average: it begins twice as far out as the
+last one ended, at most. The first ones may come nearer in several steps."""
+
+
+class BetweenKinks:
+    """∇²f(x)v by central products, each as near to x as its two sides agree.
+
+    Attributes:
+        radius: of the last product.
+        jump: the largest part of a product that a kink may have added, in norm: where its two sides did not agree even
+            at the nearest radius. 0 if they always did.
+    """
+
+    def __init__(self, f_hat: DisplacedFunction, within: Gap) -> None:
+        self._f_hat, self._within, self._begin = f_hat, within, within.radius
+        self.radius, self.jump = within.radius, 0.0
+
+    @property
+    def noise(self) -> float:
+        """The rounding of a product at the last radius, in norm."""
+        return math.sqrt(2.0) * self._within.noise / self.radius
+
+    @property
+    def rounding(self) -> float:
+        """The error of a product at the last radius, in norm: of rounding, and of kinks that were met."""
+        return math.hypot(self.noise, self.jump)
+
+    def multiply(self, q: Tensor, out: Tensor) -> None:
+        """out ← ∇²f(x)q for a unit q. Two gradients, and two more for every radius at which a kink was met."""
+        probes = self._probes(q, self._begin)
+        torch.div(probes.difference, self._way(q, probes.radius), out=out)
+        first_was_clean, self.radius = len(probes.evens) == 1 and probes.clean, probes.radius
+        self._begin = min(WIDER * self.radius, self._within.farthest) if first_was_clean else self.radius
+
+    def again(self, v: Tensor) -> Tensor:
+        """∇²f(x)v in a new vector, at another radius than that of the last product. As many gradients."""
+        probes = self._probes(v, APART * self.radius)
+        return probes.difference.div_(self._way(v, probes.radius))
+
+    def random(self, generator: torch.Generator) -> Tensor:
+        """A random unit vector."""
+        return vectors.random_direction(self._f_hat.x, generator)
+
+    def _way(self, v: Tensor, radius: float) -> float:
+        """How far the two points x ± rv are apart along v: 2r, but for the rounding of their coordinates."""
+        x = self._f_hat.x
+        (way,) = vectors.dots((v, torch.add(x, v, alpha=radius).sub_(torch.sub(x, v, alpha=radius))))
+        return way if way > 0.0 else 2.0 * radius
+
+    def _probes(self, v: Tensor, begin: float) -> Opposite:
+        f_hat = self._f_hat
+        probes = opposite(f_hat.f, f_hat.x, v, f_hat.grad0, replace(self._within, radius=begin), sides=True)
+        if not probes.clean:
+            self.jump = max(self.jump, probes.evens[-1] / (2.0 * probes.radius))
+        return probes
+
+
+def between_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Generator) -> BetweenKinks | None:
+    """Products between the kinks next to x, if there is room for them; None if not.
+
+    There is if, along a unit vector that the Hessian does not map to zero, the two sides of x agree at some radius, the
+    product at half of it is the same, and not far shorter than farther out, and products are symmetric.
+
+    Cost: 22 gradients, and two for every radius that is tried beside the first ones.
+    """
+    f, x, grad0, scale, dtype = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0, f_hat.x.dtype
+    nearest = NEAREST[dtype] * torch.finfo(dtype).eps * scale
+    level, jump = _level(f_hat, generator)
+    if jump is not None:
+        f_hat = _aside(f_hat, jump, level, generator)
+        f, x, grad0 = f_hat.f, f_hat.x, f_hat.grad0
+    within = gap(
+        f, x, f_hat.x_norm, grad0, generator, along=along, level=level, start=START[dtype] * scale, nearest=nearest,
+        sides=True,
+    )  # fmt: skip
+    if within is None:
+        return None
+    found = BetweenKinks(f_hat, within)
+    near = torch.empty_like(x)
+    found.multiply(along, near)
+    nearer = opposite(f, x, along, grad0, replace(within, radius=found.radius / 2.0), sides=True)
+    length, off = vectors.norm(near), vectors.norm(near - nearer.difference.div_(2.0 * nearer.radius))
+    far = min(vectors.norm(f_hat.central_product(along, share * scale)) for share in FAR)
+    is_hessian = off <= AGREE * length and length >= LACKS * far and math.isfinite(far)
+    return found if is_hessian and all(_is_symmetric(found, generator) for _ in range(SYMMETRIC)) else None
+
+
+def _is_symmetric(found: BetweenKinks, generator: torch.Generator) -> bool:
+    """Whether vᵀH(Hv) is ‖Hv‖² for a random v, as it is for a symmetric H. Two products.
+
+    Within a step of a staircase the gradient may change with a scale alone, which makes no Hessian.
+    """
+    v = found.random(generator)
+    w, image = torch.empty_like(v), torch.empty_like(v)
+    found.multiply(v, w)
+    length = vectors.norm(w)
+    if not length > 0.0:
+        return False
+    found.multiply(w.div_(length), image)
+    (back,) = vectors.dots((v, image))
+    return abs(back - length) <= AGREE * length
+
+
+def _level(f_hat: DisplacedFunction, generator: torch.Generator) -> tuple[float, Tensor | None]:
+    """What rounding makes of ∇f(x+rv) + ∇f(x−rv) − 2∇f(x), at most; and this vector at the last radius, if more is in
+    it: a jump at a kink right beside x. Six gradients.
+
+    By second differences along a random direction, over x and on each side of it: kinks are in some of them only.
+    """
+    x, grad0 = f_hat.x, f_hat.grad0
+    v, first = vectors.random_direction(x, generator), FIRST_RADIUS[x.dtype] * (f_hat.x_norm or 1.0)
+    seconds, farther, even = list[float](), list[Tensor](), torch.empty_like(x)
+    for share in LEVEL_RADII:
+        sides = [f_hat.f.grad_at_sum(x, v, sign * share * first) - grad0 for sign in (1.0, -1.0)]
+        even = sides[0] + sides[1]
+        seconds += [vectors.norm(far - 2.0 * near) for far, near in zip(farther, sides, strict=False)]
+        seconds.append(vectors.norm(even))
+        farther = sides
+    level = LEVEL * min((second for second in seconds if second > 0.0), default=0.0)
+    return level, even if seconds[-1] > level else None
+
+
+def _aside(f_hat: DisplacedFunction, jump: Tensor, level: float, generator: torch.Generator) -> DisplacedFunction:
+    """f at a point that is a few roundings away from the kink which x lies on, or at x if that is no better.
+
+    The gradient jumps across a kink along its normal. Up to five gradients on each side that is tried.
+    """
+    x, way = f_hat.x, ASIDE * FIRST_RADIUS[f_hat.x.dtype] * (f_hat.x_norm or 1.0)
+    normal, v = jump / vectors.norm(jump), vectors.random_direction(x, generator)
+    for sign in (1.0, -1.0):
+        there = DisplacedFunction(f_hat.f, torch.add(x, normal, alpha=sign * way))
+        for u in (normal, v):
+            probes = [there.f.grad_at_sum(there.x, u, side * way / 2.0) - there.grad0 for side in (1.0, -1.0)]
+            if not vectors.norm(probes[0] + probes[1]) <= level:
+                break
+        else:
+            return there
+    return f_hat
