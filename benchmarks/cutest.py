@@ -7,13 +7,13 @@ its default options and tolerances, starts at the standard point and at stationa
 and `trust-exact` are given the Hessian, which they need, and the look then takes it, too; all others have gradients
 only.
 
-The judge is the exact Hessian where a run ended, outside of the run, unless no difference of gradients bears it out.
-A success is at a strict saddle if λ_min is below −1e-3 of the largest |eigenvalue|, −1e-4 where d ≤ 200, and if fun falls along the exact eigenvector by more than the
-solver's tolerance. Where fun does not fall so far, the saddle is shallow, and listed apart; softer saddles are listed,
-too. `verdict.bound` of a promoted success is wrong if λ_min < −bound. Runs that take longer than `--seconds` are left
-out, plain and promoted. Extra gradients are those of the runs from the standard start that ended, plain, at no strict
-saddle of a problem with d ≥ 10; `values` are the extra calls of fun. With OMP_NUM_THREADS=1 it is faster on a busy
-machine.
+The judge is the exact Hessian where a run ended, outside of the run, unless no difference of gradients bears it out. A
+success is at a strict saddle if λ_min is below −1e-3 of the largest |eigenvalue|, −1e-4 where d ≤ 200, and if fun falls
+along the exact eigenvector by more than the solver's tolerance. Where fun does not fall so far, the saddle is shallow,
+and listed apart; softer saddles are listed, too. `verdict.bound` of a promoted success is wrong if λ_min < −bound. Runs
+that take longer than `--seconds` are left out, plain and promoted. Extra gradients are those of the runs from the
+standard start that ended, plain, at no strict saddle of a problem with d ≥ 10; `values` are the extra calls of fun.
+With OMP_NUM_THREADS=1 it is faster on a busy machine.
 
 Wanted: promoted, no success at a strict saddle and no wrong bound; at the median at most 15 % more gradients.
 """
