@@ -228,7 +228,8 @@ def _measured(
     if not again.is_finite:
         return _nothing(hessian, goal, space)
     room = goal.tolerance * np.maximum(np.abs(again.values), FLOOR_OF_STATUS * largest)
-    status = Status.CONVERGED if bool((again.errors <= room).all()) else Status.INACCURATE
+    known = bool((again.errors <= room).all()) and not hessian.kinks
+    status = Status.CONVERGED if known else Status.INACCURATE
     if stop is Stop.STEPS:
         status = Status.BUDGET_SPENT
     return Eigenpairs(
