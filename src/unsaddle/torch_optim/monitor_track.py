@@ -152,7 +152,7 @@ def search(track: Track, batch: Batch, sizes: Tensor | None, seed: int) -> None:
     track.searches += 1
     try:
         batch.check()
-        hessian = hessian_at(batch, batch.point, None, generator, Ledger())
+        hessian = hessian_at(batch, batch.point, None, generator, Ledger(), SEARCH_GRADIENTS)
         if not hessian.is_finite:
             return
         found = _grown(hessian, sizes, generator)
