@@ -106,3 +106,23 @@ def test_versions_agree() -> None:
 def test_the_map_of_the_paper_names_what_holds_each_result() -> None:
     """Otherwise the test above would have nothing to look at there."""
     assert len(PAIR.findall((ROOT / "docs" / "paper_map.md").read_text())) > 25
+
+
+MOST_WORDS = 10_000
+
+
+def words_of_prose(text: str) -> int:
+    """Words outside of code and tables.
+
+    >>> words_of_prose("Two words\\n| a | table |\\n    code\\n```\\nmore code\\n```\\nand three more.\\n")
+    5
+    """
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    lines = [line for line in prose.splitlines() if not line.startswith(("    ", "|"))]
+    return sum(bool(re.search(r"\w", word)) for line in lines for word in line.split())
+
+
+def test_the_pages_are_short():
+    pages = {path: words_of_prose(path.read_text()) for path in DOCUMENTS if path.is_relative_to(ROOT / "docs")}
+    assert len(pages) > 20
+    assert sum(pages.values()) <= MOST_WORDS, sorted(pages.items(), key=lambda page: -page[1])[:5]
