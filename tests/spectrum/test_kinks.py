@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
+from benchmarks.networks import along, in_double
+from benchmarks.trained_networks import BATCH, networks, trained
 from tests.spectrum.networks import crowded, rectified
-from unsaddle import Function, eigenpairs, morse_index
+from unsaddle import Function, ModelObjective, eigenpairs, morse_index
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.spectrum import Status, hessian_operator
@@ -97,3 +100,19 @@ def test_a_staircase_has_no_gap_between_kinks() -> None:
         generator = torch.Generator().manual_seed(seed)
         q = f_hat.product(random(100, seed, torch.float64), 1e-9)
         assert between_kinks(f_hat, q / q.norm(), generator) is None
+
+
+def test_pairs_that_kinks_spoil_are_looked_for_again_between_them() -> None:
+    """The first comparison is along one vector, where a trained network may have no kinks. The pairs meet them."""
+    pytest.importorskip("sklearn")
+    torch.manual_seed(0)
+    network = networks()["MLP, ReLU"]()
+    trained(network, 300, 0)
+    batch = tuple(part[:BATCH] for part in network.rows)
+    F = ModelObjective(network.model, network.loss, TensorDataset(*batch))
+    found = eigenpairs(F, lowest=1, highest=1, seed=1)
+    for value, error, v in zip(found.values, found.errors, found.vectors, strict=True):
+        exact = along(*in_double(network, batch), v)
+        assert abs(value - exact) <= max(error, 1e-3 * abs(exact))
+        assert error <= 0.01 * abs(value)
+    assert found.status is Status.CONVERGED

@@ -192,12 +192,10 @@ def hessian_at(
 def _beside_kinks(hessian: Hessian, generator: torch.Generator) -> Hessian:
     """The Hessian, with products between kinks if its own are not those of a Hessian, and there is room.
 
-    Asked along the product of a random vector, where eigenvalues are large. Not where gradients are known not to be
-    precise: those of solvers, of half precision, of differences, and those of narrow structure next to x.
+    Asked along the product of a random vector, where eigenvalues are large.
     """
-    f_hat, around = hessian.f_hat, hessian.around
-    known = around.has_memory or around.narrow > 0.0 or is_low_precision(f_hat.grad0, HALF_PRECISION)
-    if not hessian.is_finite or known or f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0:
+    f_hat = hessian.f_hat
+    if not _may_have_kinks(hessian):
         return hessian
     q = f_hat.product(vectors.random_direction(hessian.x, generator), hessian.first)
     length = vectors.norm(q)
@@ -214,6 +212,28 @@ def _beside_kinks(hessian: Hessian, generator: torch.Generator) -> Hessian:
     hessian.multiply(q, near, length)
     off = vectors.norm(near - hessian.measure(q, length))  # Noise is small where products are taken; kinks are not.
     return replace(hessian, kinks=not off <= CONTRADICT * vectors.norm(near))
+
+
+def nearer_kinks(hessian: Hessian, v: Tensor, generator: torch.Generator) -> Hessian | None:
+    """The Hessian with products between kinks, for one along whose unit vector v two radii disagreed; None if it has
+    them already, or there is no room for them. Up to 64 gradients.
+
+    The first comparison is along one vector. Kinks may lie elsewhere.
+    """
+    if hessian.between is not None or hessian.kinks or not _may_have_kinks(hessian):
+        return None
+    between = between_kinks(hessian.f_hat, v, generator)
+    return None if between is None else replace(hessian, between=between)
+
+
+def _may_have_kinks(hessian: Hessian) -> bool:
+    """Whether kinks may be to blame for products that disagree: not where gradients are known not to be precise, as
+    those of solvers, of half precision, of differences, and of narrow structure next to x."""
+    f_hat, around = hessian.f_hat, hessian.around
+    if not hessian.is_finite or around.has_memory or around.narrow > 0.0:
+        return False
+    coarse = is_low_precision(f_hat.grad0, HALF_PRECISION)
+    return not coarse and not f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0
 
 
 class HessianOperator:

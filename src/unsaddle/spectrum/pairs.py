@@ -23,7 +23,7 @@ from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.ranks import current
 from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Run, Stop, explore
 from unsaddle.spectrum.exclusion import excluded
-from unsaddle.spectrum.hessian import Hessian, hessian_at
+from unsaddle.spectrum.hessian import Hessian, hessian_at, nearer_kinks
 from unsaddle.spectrum.measured import Measured, measured
 from unsaddle.spectrum.result import Eigenpairs, Status
 from unsaddle.spectrum.space import Space
@@ -118,6 +118,11 @@ def eigenpairs(
         hessian = hessian_at(whole, at, samples, generator, Ledger(), max_gradients)
         with hessian.held():
             found = pairs_of(hessian, goal, Space(at), basis, max_gradients, generator, LOOKS if copies else 0)
+            if found.status is Status.INACCURATE and max_gradients is None:
+                worst = found.vectors[int(found.errors.argmax())]
+                between = nearer_kinks(hessian, worst, generator)
+                if between is not None:
+                    found = pairs_of(between, goal, Space(at), basis, None, generator, LOOKS if copies else 0)
     return found if scaling is None else _in_own_variables(found, scaling)
 
 
