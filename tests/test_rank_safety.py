@@ -77,6 +77,7 @@ ALLOWED = {
     ("metric/maps.py", "diagonal", "amin"): "over ranks",
     ("metric/maps.py", "apply", "@"): WHOLE,
     ("metric/maps.py", "solve", "@"): WHOLE,
+    ("spectrum/pairs.py", "eigenpairs", "argmax"): VALUES,
     ("spectrum/result.py", "__str__", "max"): VALUES,
     ("spectrum/result.py", "__str__", "min"): VALUES,
     ("spectrum/result.py", "__str__", "sum"): VALUES,
@@ -106,6 +107,7 @@ ALLOWED = {
     ("torch_optim/monitor_limit.py", "sizes", "numel"): HERE,
     ("torch_optim/plateau.py", "record", "numel"): "a loss, not a vector",
     ("torch_optim/prober.py", "advance", "numel"): "this rank's part of the direction against that of the parameters",
+    ("torch_optim/callers.py", "before", "any"): "heeded in one process only",
 }
 """By file, function and construct: why it is right on a part."""
 

@@ -228,3 +228,52 @@ def test_a_copy_forgets_the_objective_which_is_of_the_other_model():
     twin = copy.deepcopy(neon)
     assert twin.objective is None
     assert math.isnan(twin._prober.state.length)
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_a_closure_that_adds_to_gradients_of_earlier_micro_batches_is_measured_alone(to_none):
+    """As Lightning's with accumulate_grad_batches=2: .grad is not the gradient of the closure's own batch."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2))
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    rows = torch.randn(512, 6)
+    labels = (rows[:, 0] > rows[:, 0].median()).long()
+    neon = Neon(torch.optim.AdamW(model.parameters(), lr=1e-3), escape=False)
+
+    def loss_of(batch):
+        return nn.functional.cross_entropy(model(rows[batch]), labels[batch]) / 2.0
+
+    for _ in range(160):
+        first, second = torch.randint(512, (32,)), torch.randint(512, (32,))
+        neon.zero_grad(set_to_none=to_none)
+        loss_of(first).backward()
+
+        def closure(batch=second):
+            loss = loss_of(batch)
+            loss.backward()
+            return loss
+
+        neon.step(closure)
+    assert [event.verdict for event in neon.events] == ["saddle"]
+    assert -1.0 < neon.events[0].curvature < -1e-3
+
+
+def test_gradients_that_are_set_to_zero_in_place_are_the_closure_s_own():
+    """Then a measurement takes one gradient, as where they are set to None."""
+    spent = []
+    for to_none in (True, False):
+        parameter = nn.Parameter(torch.zeros(2))
+        neon = Neon(torch.optim.SGD([parameter], lr=0.01), every=10)
+        for step in range(60):
+            noise = 0.1 * math.sin(step)
+            neon.zero_grad(set_to_none=to_none)
+
+            def closure(noise=noise, parameter=parameter):
+                loss = parameter[0] ** 2 - parameter[1] ** 2 + parameter[1] ** 4 / 4 + noise * parameter[0]
+                loss.backward()
+                return loss
+
+            neon.step(closure)
+        spent.append(neon.events[0].gradients)
+    assert spent[0] == spent[1]

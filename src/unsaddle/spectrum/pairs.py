@@ -119,7 +119,7 @@ def eigenpairs(
         with hessian.held():
             found = pairs_of(hessian, goal, Space(at), basis, max_gradients, generator, LOOKS if copies else 0)
             if found.status is Status.INACCURATE and max_gradients is None:
-                worst = found.vectors[int(found.errors.argmax())]
+                worst = found.vectors[int(np.argmax(found.errors))]
                 between = nearer_kinks(hessian, worst, generator)
                 if between is not None:
                     found = pairs_of(between, goal, Space(at), basis, None, generator, LOOKS if copies else 0)

@@ -34,18 +34,29 @@ def what_to_write(optimizer: Any, of_the_base: dict[str, Any]) -> str:
 class Collector:
     """Measures a candidate beside the first call of a closure, with the gradient that the base takes anyway."""
 
-    def __init__(self, batch: Callable[[], ClosureObjective], measure: Callable[[ClosureObjective], None]) -> None:
+    def __init__(
+        self, batch: Callable[[], ClosureObjective], measure: Callable[[ClosureObjective, bool], None]
+    ) -> None:
         self._make, self._measure = batch, measure
         self._batch: ClosureObjective | None = None
+        self._earlier: list[tuple[Tensor, Tensor]] = []
 
     def before(self) -> None:
         """Before the closure runs: the random numbers that it will draw are those of the probe, too."""
         self._batch = self._make()
+        there = [(p, p.grad) for p in self._batch.parameters.tensors if type(p.grad) is Tensor]
+        self._earlier = there if any(bool(grad.any()) for _, grad in there) else []
 
     def after(self) -> None:
-        """After it ran: its gradients are in place, and the parameters are where they were taken."""
+        """After it ran: its gradients are in place, and the parameters are where they were taken.
+
+        The measurement is told whether these are the closure's alone. A closure that leaves `.grad` as it was may have
+        added to it, as one of the last of several micro batches does.
+        """
         assert self._batch is not None
-        self._measure(self._batch)
+        alone = not any(p.grad is grad for p, grad in self._earlier)
+        self._earlier = []
+        self._measure(self._batch, alone)
 
 
 class Counted:

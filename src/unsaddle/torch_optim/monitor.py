@@ -242,8 +242,11 @@ class CurvatureMonitor:
     def _sign(self) -> float:
         return -1.0 if any(group.get("maximize", False) for group in self.optimizer.param_groups) else 1.0
 
-    def _beside(self, batch: ClosureObjective) -> None:
+    def _beside(self, batch: ClosureObjective, alone: bool) -> None:
         """Looks between a training step's gradient and its step, at the point where that gradient is."""
+        if not alone and self._ranks is None:
+            self._look(batch, None)
+            return
         at_x = batch.parameters.gradient()
         self._look(batch, at_x if self._sign() > 0.0 else at_x.neg_())
 

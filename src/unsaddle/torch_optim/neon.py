@@ -157,9 +157,15 @@ class Neon(Checkpointed):
             self._tell()
         return loss
 
-    def _measure(self, batch: ClosureObjective) -> None:
-        """Measures the candidate at the gradient that the closure has just left in the parameters."""
+    def _measure(self, batch: ClosureObjective, alone: bool) -> None:
+        """Measures the candidate at the gradient that the closure has just left in the parameters, if it is its own.
+
+        Ranks must decide alike, so on several ranks it is taken for that.
+        """
         with ranks.together(self._ranks):
+            if not alone and self._ranks is None:
+                self._advance(batch)
+                return
             at_x = batch.parameters.gradient()
             self._advance(batch, at_x=at_x if self._sign() > 0.0 else at_x.neg_())
 
