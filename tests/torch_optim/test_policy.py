@@ -82,6 +82,15 @@ def test_an_escape_that_lowers_the_loss_by_more_than_training_would_puts_the_nex
     assert not policy.affordable(state, rules())
 
 
+def test_after_a_first_trial_that_failed_there_is_a_second_probe_as_soon_and_on_credit():
+    state, failed = after(FLAT), {"verdict": "trial failed", "gradients": 80}
+    for soon in (True, False):
+        state.spent += policy.WORST_CASE
+        policy.end(state, rules(), failed, escaped=False)
+        assert policy.affordable(state, rules()) is soon
+        assert (state.wait == rules().every) is soon
+
+
 def test_where_losses_do_not_differ_soft_curvature_counts_and_with_noise_it_does_not():
     for losses, soft in (([1.0] * 99 + [0.9999], True), (FLAT, False), ([], False)):
         question = policy.extraction(after(losses), rules())

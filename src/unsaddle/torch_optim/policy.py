@@ -47,6 +47,9 @@ WORST_CASE = 1 + EXTRACTION + BURST + LENGTHS + 3 * TRIALS[1]
 """Gradients that a probe takes at most, unless the plateau is quiet or the burst goes on. One of them checks that the
 closure answers the same twice."""
 
+TRIAL_FAILED = "trial failed"
+"""The verdict on negative curvature without a step that lowers the loss."""
+
 LONGEST_WAIT = 32
 """The wait doubles with every verdict that is not an escape, up to this multiple of `every`."""
 
@@ -182,14 +185,18 @@ def end(state: State, rules: Rules, event: dict[str, Any], *, escaped: bool) -> 
     """Records a verdict, forgets the candidate and starts the wait: twice the last one, unless it was an escape.
 
     One saddle often follows another. So the next probe is on credit if this one paid: if the step lowers the loss by
-    more than as many steps of training would have done, at the speed of the last window.
+    more than as many steps of training would have done, at the speed of the last window. Another direction may have a
+    step where this one had none, so after a first trial that failed there is a second probe, as soon and on credit.
     """
+    verdicts = [row.get("verdict") for row in (*state.events[-1:], event)]
+    again = verdicts[-1] == TRIAL_FAILED and verdicts.count(TRIAL_FAILED) == 1
     state.events.append(event)
     state.phase, state.direction, state.gradients = IDLE, None, 0
     state.since = state.steps
     paid = escaped and event["decrease"] > event["gradients"] * speed(state, rules)
-    state.credit_since = state.spent if paid else -1
-    state.wait = rules.every if escaped else min(2 * max(state.wait, rules.every), LONGEST_WAIT * rules.every)
+    state.credit_since = state.spent if paid or again else -1
+    soon = escaped or again
+    state.wait = rules.every if soon else min(2 * max(state.wait, rules.every), LONGEST_WAIT * rules.every)
     if escaped:
         state.losses.clear()
         state.values.clear()
