@@ -133,9 +133,9 @@ def seed(value: Any, name: str = "seed") -> int:
 
 def choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
     """`value` if it is one of `choices`."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-    return str(value)
+    return value
 
 
 def in_range(function: F) -> F:

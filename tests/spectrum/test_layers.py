@@ -55,7 +55,9 @@ def test_wrong_groups_say_what_there_is() -> None:
         spectrum_by_layer(objective(network()), groups=other)
 
 
-@pytest.mark.parametrize("groups", [5, [5], {"a": 5}, {"a": ["*", 5]}, [None]])
+@pytest.mark.parametrize(
+    "groups", [5, [5], {"a": 5}, {"a": ["*", 5]}, [None], [["*"]], torch.ones(2), {"a": torch.ones(())}]
+)
 def test_groups_that_are_no_names_are_refused(groups: object) -> None:
     with pytest.raises(TypeError, match="groups must be"):
         spectrum_by_layer(objective(network().eval()), groups=groups, density=False)

@@ -91,10 +91,6 @@ class BetweenKinks:
         probes = self._probes(v, APART * self.radius)
         return probes.difference.div_(self._way(v, probes.radius))
 
-    def random(self, generator: torch.Generator) -> Tensor:
-        """A random unit vector."""
-        return vectors.random_direction(self._f_hat.x, generator)
-
     def _way(self, v: Tensor, radius: float) -> float:
         """How far the two points x ± rv are apart along v: 2r, but for the rounding of their coordinates."""
         x = self._f_hat.x
@@ -136,15 +132,15 @@ def between_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Gene
     length, off = vectors.norm(near), vectors.norm(near - nearer.difference.div_(2.0 * nearer.radius))
     far = min(vectors.norm(f_hat.central_product(along, share * scale)) for share in FAR)
     is_hessian = off <= AGREE * length and length >= LACKS * far and math.isfinite(far)
-    return found if is_hessian and all(_is_symmetric(found, generator) for _ in range(SYMMETRIC)) else None
+    return found if is_hessian and all(_is_symmetric(found, x, generator) for _ in range(SYMMETRIC)) else None
 
 
-def _is_symmetric(found: BetweenKinks, generator: torch.Generator) -> bool:
+def _is_symmetric(found: BetweenKinks, x: Tensor, generator: torch.Generator) -> bool:
     """Whether vᵀH(Hv) is ‖Hv‖² for a random v, as it is for a symmetric H. Two products.
 
     Within a step of a staircase the gradient may change with a scale alone, which makes no Hessian.
     """
-    v = found.random(generator)
+    v = vectors.random_direction(x, generator)
     w, image = torch.empty_like(v), torch.empty_like(v)
     found.multiply(v, w)
     length = vectors.norm(w)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -161,16 +161,22 @@ def grouped(parameters: Any, groups: Any) -> dict[str, list[str]]:
         if not blocks:
             raise ValueError("the optimizer holds none of the model's parameters; pass the one that trains this model")
         return blocks
-    if isinstance(groups, str) or not isinstance(groups, Iterable):
-        groups = [groups]
-    named: Mapping[str, Any] = groups if isinstance(groups, Mapping) else {pattern: pattern for pattern in groups}
-    return {title: _matching(names, patterns) for title, patterns in named.items()}
+    named = groups if isinstance(groups, Mapping) else {pattern: pattern for pattern in _listed(groups)}
+    return {title: _matching(names, _listed(patterns)) for title, patterns in named.items()}
 
 
-def _matching(names: list[str], patterns: str | Iterable[str]) -> list[str]:
-    wanted = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
+def _listed(patterns: Any) -> list[str]:
+    """One name, or several, as a list."""
+    try:
+        wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+    except TypeError:  # Not iterable; a tensor without a dimension only says so when asked.
+        wanted = [patterns]
     if not all(isinstance(pattern, str) for pattern in wanted):
-        raise TypeError(f"groups must be names of parameters, or lists of them, got {patterns!r}")
+        raise TypeError(f"groups must be names of parameters, or a dictionary of lists of them, got {patterns!r}")
+    return wanted
+
+
+def _matching(names: list[str], wanted: list[str]) -> list[str]:
     own = {name: name.removeprefix("module.") for name in names}  # DDP puts this before every name.
     found = [n for n in names if any(fnmatchcase(n, pattern) or fnmatchcase(own[n], pattern) for pattern in wanted)]
     if not found:

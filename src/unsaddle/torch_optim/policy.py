@@ -47,9 +47,6 @@ WORST_CASE = 1 + EXTRACTION + BURST + LENGTHS + 3 * TRIALS[1]
 """Gradients that a probe takes at most, unless the plateau is quiet or the burst goes on. One of them checks that the
 closure answers the same twice."""
 
-TRIAL_FAILED = "trial failed"
-"""The verdict on negative curvature without a step that lowers the loss."""
-
 LONGEST_WAIT = 32
 """The wait doubles with every verdict that is not an escape, up to this multiple of `every`."""
 
@@ -189,7 +186,7 @@ def end(state: State, rules: Rules, event: dict[str, Any], *, escaped: bool) -> 
     step where this one had none, so after a first trial that failed there is a second probe, as soon and on credit.
     """
     verdicts = [row.get("verdict") for row in (*state.events[-1:], event)]
-    again = verdicts[-1] == TRIAL_FAILED and verdicts.count(TRIAL_FAILED) == 1
+    again = verdicts[-1] == "trial failed" and verdicts.count("trial failed") == 1
     state.events.append(event)
     state.phase, state.direction, state.gradients = IDLE, None, 0
     state.since = state.steps

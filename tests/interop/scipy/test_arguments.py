@@ -75,6 +75,13 @@ def test_our_arguments_are_no_options(name):
         minimize(f, (1.0, 0.0), jac=g, options={name: 0.5})
 
 
+@pytest.mark.parametrize("method", ["BFGS", "L-BFGS-B", "TNC", "SLSQP", "trust-constr"])
+@pytest.mark.parametrize("most", [np.inf, 1e300])
+def test_budgets_without_a_limit_are_taken(method, most):
+    options = {"maxfun" if method == "TNC" else "maxiter": most}
+    assert minimize(f, (1.0, 0.0), jac=g, method=method, options=options).success
+
+
 NO_START = "x0 must be real numbers"
 
 
@@ -83,6 +90,8 @@ NO_START = "x0 must be real numbers"
     [
         ({"options": 5}, TypeError, "options must be a dictionary"),
         ({"options": {"maxiter": "a"}}, TypeError, "the option maxiter must be a number, got 'a'"),
+        ({"options": {"maxiter": np.nan}}, TypeError, "the option maxiter must be a number, got nan"),
+        ({"method": "trust-constr", "options": {"a": 1}}, TypeError, "trust-constr has no option 'a'; leave it out"),
         ({"bounds": 5}, TypeError, "bounds must be pairs"),
         ({"bounds": [(0, "a"), (0, 1)]}, ValueError, "bounds must be numbers for 2 variables"),
         ({"bounds": [(np.nan, 1), (0, 1)]}, ValueError, "each lower bound must be at most the upper one"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, HessianUpdateStrategy
 
+from unsaddle import checks
 from unsaddle.objectives.differences import Array
 
 BOUNDED = ("L-BFGS-B", "TNC", "SLSQP", "trust-constr")
@@ -21,6 +24,9 @@ OUR_OWN = ("gamma", "delta", "max_escapes", "check_gradient", "seed")
 
 BUDGETS = {"maxiter": "nit", "maxfun": "nfev"}
 """Options of SciPy's methods that bound a run, and the fields of the result that count against them."""
+
+NO_LIMIT = 2**31 - 1
+"""The largest bound that all methods take. Some of them count in C."""
 
 WITH_HESSIAN = ("trust-ncg", "trust-krylov", "trust-exact")
 """Methods that need the Hessian."""
@@ -100,6 +106,18 @@ def budgets_of(method: str, options: dict[str, Any]) -> dict[str, str]:
     return {name: BUDGETS[name] for name in known if options.get(name) is not None}
 
 
+@contextmanager
+def of_known_options(method: str) -> Iterator[None]:
+    """Says in our words that the method does not know an option. Most methods warn of it, trust-constr raises."""
+    try:
+        yield
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error) or not checks.module_of(error).startswith("scipy."):
+            raise
+        name = str(error).rpartition("argument ")[2]
+        raise TypeError(f"{method} has no option {name}; leave it out of options") from error
+
+
 def limits(bounds: Any, dimension: int) -> tuple[Array, Array]:
     """The lower and upper bound of every variable."""
     if bounds is None:
@@ -130,8 +148,11 @@ def scipys_options(options: dict[str, Any] | None) -> dict[str, Any]:
         raise TypeError(f"options must be a dictionary of options of SciPy's method, got {options!r}")
     options = dict(options or {})
     for name in BUDGETS:
-        if not (options.get(name) is None or _is_number(options[name])):
+        if options.get(name) is None:
+            continue
+        if not _is_number(options[name]) or math.isnan(options[name]):
             raise TypeError(f"the option {name} must be a number, got {options[name]!r}")
+        options[name] = min(options[name], NO_LIMIT)
     for name in OUR_OWN:
         if name in options:
             right = f"pass it as minimize(..., {name}={options[name]!r})"

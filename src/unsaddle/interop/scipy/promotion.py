@@ -21,6 +21,7 @@ from unsaddle.interop.scipy.arguments import (
     checked_method,
     checked_start,
     limits,
+    of_known_options,
     scipys_options,
 )
 from unsaddle.interop.scipy.bounded_verdict import verdict_at
@@ -128,9 +129,10 @@ def minimize(
     most_values = options["maxfun"] if "maxfun" in budgets else math.inf
     left, escapes, lowest = options, 0, math.inf
     while True:
-        result = scipy_minimize(
-            x0=x, method=method, bounds=bounds, tol=tol, callback=callback, options=left, **function.for_scipy()
-        )
+        with of_known_options(method):
+            result = scipy_minimize(
+                x0=x, method=method, bounds=bounds, tol=tol, callback=callback, options=left, **function.for_scipy()
+            )
         result.setdefault("njev", result.nfev)  # TNC computes both at once, and counts nfev only.
         for name in total:
             total[name] += int(result.get(name, 0) or 0)
