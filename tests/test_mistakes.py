@@ -46,7 +46,7 @@ def test_a_class_is_no_function_either():
         minimize(SADDLE, ZERO, method=torch.optim.SGD)
 
 
-@pytest.mark.parametrize("callback", [5, "print", []])
+@pytest.mark.parametrize("callback", [5, "print", [], torch.nn.Linear])
 def test_a_callback_has_to_be_callable(callback):
     with pytest.raises(TypeError, match="callback must take a Snapshot, got"):
         minimize(SADDLE, ZERO, callback=callback)

@@ -138,6 +138,12 @@ def choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
     return value
 
 
+def callback(value: Any, takes: str) -> None:
+    """Raises unless `value` is None, or a callable that is no class: that would make an object of what it is told."""
+    if value is not None and (isinstance(value, type) or not callable(value)):
+        raise TypeError(f"callback must take {takes}, got {value!r}; leave it out if there is none")
+
+
 def in_range(function: F) -> F:
     """Decorator: if one of our formulas overflows or divides by zero, and an argument is extreme, that is the reason.
 

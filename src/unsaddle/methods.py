@@ -136,8 +136,7 @@ def minimize(
         checks.count(max_samples, "max_samples")
     if isinstance(method, type):
         raise TypeError(f"method must be a name or a function, got the class {method.__name__}; pass an instance")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must take a Snapshot, got {callback!r}; leave it out if there is none")
+    checks.callback(callback, "a Snapshot")
     if (batch := method_settings.get("batch_size")) is not None:
         n = objective.num_samples
         if n is not None and checks.count(batch, "batch_size") > n:

@@ -256,7 +256,7 @@ def test_it_says_what_it_is():
         ({"every": 0}, ValueError, "every must be at least 1"),
         ({"max_overhead": -0.1}, ValueError, "max_overhead must be a finite number >= 0"),
         ({"seed": -1}, ValueError, "seed must be at least 0"),
-        ({"callback": 3}, TypeError, "callback must take an Event, got int"),
+        ({"callback": 3}, TypeError, "callback must take an Event, got 3"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, error, message):

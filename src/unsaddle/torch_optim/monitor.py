@@ -103,8 +103,7 @@ class CurvatureMonitor:
         samples: int | None = None,
         process_group: Any = None,
     ) -> None:
-        if callback is not None and not callable(callback):
-            raise TypeError(f"callback must take a CurvatureRow, got {type(callback).__name__}")
+        checks.callback(callback, "a CurvatureRow")
         if objective is not None and not isinstance(objective, OverParameters):
             raise TypeError(f"objective must be a ModelObjective, got {type(objective).__name__}")
         self.objective = objective

@@ -87,8 +87,7 @@ class Neon(Checkpointed):
             raise TypeError(what_to_write(optimizer, of_the_base))
         if isinstance(optimizer, Neon):
             raise TypeError("optimizer is a Neon already; wrap the optimizer inside it, its .base")
-        if callback is not None and not callable(callback):
-            raise TypeError(f"callback must take an Event, got {type(callback).__name__}")
+        checks.callback(callback, "an Event")
         self.base = optimizer
         self.rules = Rules(
             gamma=None if gamma is None else checks.positive(gamma, "gamma", "leave it out to have it chosen"),
