@@ -104,6 +104,8 @@ NO_START = "x0 must be real numbers"
         ({"hessp": 5}, TypeError, "hessp must be a callable"),
         ({"tol": "a"}, TypeError, "tol must be a number"),
         ({"callback": 5}, TypeError, "callback must be a callable, got 5"),
+        ({"callback": int}, TypeError, "callback must be a callable, got <class 'int'>"),
+        ({"callback": min}, TypeError, "callback must be a function that tells its arguments, got <built-in"),
         ({"seed": -1}, ValueError, "seed must be at least 0"),
         ({"seed": "a"}, TypeError, "seed must be an integer"),
         ({"method": "Newton-CG", "jac": None}, ValueError, "Newton-CG needs jac"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -92,8 +93,14 @@ def check_others(method: str, jac: Any, hess: Any, hessp: Any, tol: Any, callbac
     if not (hess is None or callable(hess) or isinstance(hess, (str, HessianUpdateStrategy))):
         raise TypeError(f"hess must be a callable, a scheme of differences or a HessianUpdateStrategy, got {hess!r}")
     for name, value in {"hessp": hessp, "callback": callback}.items():
-        if not (value is None or callable(value)):
+        if value is not None and (isinstance(value, type) or not callable(value)):
             raise TypeError(f"{name} must be a callable, got {value!r}; leave it out if there is none")
+    try:
+        inspect.signature(callback or print)  # SciPy asks for it.
+    except ValueError:
+        raise TypeError(
+            f"callback must be a function that tells its arguments, got {callback!r}; use a lambda"
+        ) from None
     if not (tol is None or _is_number(tol)):
         raise TypeError(f"tol must be a number, got {tol!r}; leave it out for the default of the method")
 
