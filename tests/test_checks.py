@@ -282,6 +282,22 @@ def test_a_choice_outside_the_list_is_refused_with_the_list():
             checks.choice(wrong, "method", ("neon", "oja"))
 
 
+def test_a_flag_is_true_or_false():
+    assert checks.flag(True, "progress") is checks.flag(np.True_, "progress") is checks.flag(1, "progress") is True
+    assert checks.flag(False, "progress") is checks.flag(0, "progress") is False
+    for wrong in ("no", None, 2, 0.0, np.ones(2), torch.ones(2)):
+        with pytest.raises(TypeError, match=re.escape(f"progress must be True or False, got {wrong!r}")):
+            checks.flag(wrong, "progress")
+
+
+def test_a_callback_is_a_function_or_nothing():
+    checks.callback(None, "a Snapshot")
+    checks.callback(print, "a Snapshot")
+    for wrong in (5, list):
+        with pytest.raises(TypeError, match=re.escape(f"callback must take a Snapshot, got {wrong!r}; leave it out")):
+            checks.callback(wrong, "a Snapshot")
+
+
 def test_randomness_is_a_torch_generator():
     g = torch.Generator()
     assert checks.generator(g) is g

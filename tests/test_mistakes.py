@@ -46,6 +46,27 @@ def test_a_class_is_no_function_either():
         minimize(SADDLE, ZERO, method=torch.optim.SGD)
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda flag: unsaddle.is_minimum(SADDLE, ZERO, progress=flag), "progress"),
+        (lambda flag: unsaddle.negative_curvature(SADDLE, ZERO, keep_history=flag), "keep_history"),
+        (lambda flag: minimize(SADDLE, ZERO, progress=flag), "progress"),
+        (lambda flag: unsaddle.eigenpairs(SADDLE, ZERO, progress=flag), "progress"),
+        (lambda flag: unsaddle.eigenpairs(SADDLE, ZERO, copies=flag), "copies"),
+        (lambda flag: unsaddle.morse_index(SADDLE, ZERO, progress=flag), "progress"),
+        (lambda flag: unsaddle.spectral_density(SADDLE, ZERO, progress=flag), "progress"),
+        (lambda flag: unsaddle.Function(torch.sum, gradient=flag), "gradient"),
+        (lambda flag: unsaddle.FiniteSum(lambda x, t: x @ t[0], ZERO, gradient=flag), "gradient"),
+        (lambda flag: unsaddle.Neon(torch.optim.SGD([torch.ones(1, requires_grad=True)]), escape=flag), "escape"),
+    ],
+)
+@pytest.mark.parametrize("flag", ["no", np.ones(2)])
+def test_a_flag_is_true_or_false(call, name, flag):
+    with pytest.raises(TypeError, match=f"{name} must be True or False, got"):
+        call(flag)
+
+
 @pytest.mark.parametrize("callback", [5, "print", [], torch.nn.Linear])
 def test_a_callback_has_to_be_callable(callback):
     with pytest.raises(TypeError, match="callback must take a Snapshot, got"):

@@ -25,7 +25,7 @@ def files(r: random.Random) -> Any:
             path.write_bytes(rows.encode({"experiment": "a", "settings": {"n": 1}, "value": math.nan}) * 3)
         content = bytearray(path.read_bytes())
         for _ in range(r.randrange(4)):
-            at = r.randrange(len(content))
+            at = r.randrange(len(content) + 1)
             content[at : at + r.randrange(1, 20)] = bytes(r.randrange(256) for _ in range(r.randrange(20)))
         path.write_bytes(content)
         return rows.read(Path(folder)) if path.name == rows.FILE else data.load(path)

@@ -138,6 +138,13 @@ def choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
     return value
 
 
+def flag(value: Any, name: str) -> bool:
+    """`value` as a bool, if it is one, or 0 or 1. A word such as "no" would count as true."""
+    if isinstance(value, (bool, int, np.bool_, np.integer)) and value in (0, 1):
+        return bool(value)
+    raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
 def callback(value: Any, takes: str) -> None:
     """Raises unless `value` is None, or a callable that is no class: that would make an object of what it is told."""
     if value is not None and (isinstance(value, type) or not callable(value)):

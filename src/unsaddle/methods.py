@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -143,7 +142,7 @@ def minimize(
             raise ValueError(f"batch_size must be at most n = {n}, got {batch}; leave it out to have it chosen")
     body = _body(method, name, objective, options)
     seed = checks.seed(seed)
-    with shown(callback, max_samples) if progress else nullcontext(callback) as observer:
+    with shown(callback, max_samples, progress) as observer:
         run = Run(objective, x0, method=name, eps=options.eps, max_samples=max_samples, seed=seed, callback=observer)
         with run.until_ended():
             body(run)

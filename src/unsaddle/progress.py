@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from unsaddle import checks
 from unsaddle.run import Callback, Snapshot
 
 
 @contextmanager
-def shown(callback: Callback | None, max_samples: int | None) -> Iterator[Callback | None]:
-    """A callback that shows the run on a terminal, then calls the caller's. Without a terminal, the caller's alone."""
+def shown(callback: Callback | None, max_samples: int | None, progress: bool) -> Iterator[Callback | None]:
+    """The caller's callback. With `progress`, one that shows the run on a terminal first, if there is one."""
+    if not checks.flag(progress, "progress"):
+        yield callback
+        return
     try:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError as error:

@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 from benchmarks.networks import along, in_double
 from benchmarks.trained_networks import BATCH, networks, trained
 from tests.spectrum.networks import crowded, rectified
-from unsaddle import Function, ModelObjective, eigenpairs, morse_index
+from unsaddle import Function, ModelObjective, eigenpairs, morse_index, spectral_density
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.spectrum import Status, hessian_operator
@@ -102,7 +102,7 @@ def test_a_staircase_has_no_gap_between_kinks() -> None:
         assert between_kinks(f_hat, q / q.norm(), generator) is None
 
 
-def test_pairs_that_kinks_spoil_are_looked_for_again_between_them() -> None:
+def test_what_kinks_spoil_is_looked_for_again_between_them() -> None:
     """The first comparison is along one vector, where a trained network may have no kinks. The pairs meet them."""
     pytest.importorskip("sklearn")
     torch.manual_seed(0)
@@ -116,3 +116,6 @@ def test_pairs_that_kinks_spoil_are_looked_for_again_between_them() -> None:
         assert abs(value - exact) <= max(error, 1e-3 * abs(exact))
         assert error <= 0.01 * abs(value)
     assert found.status is Status.CONVERGED
+    density = spectral_density(F, seed=12)  # Without the second look, its lowest node is twice as low.
+    assert density.status is Status.CONVERGED
+    assert [density.nodes.min(), density.nodes.max()] == pytest.approx(found.values, rel=1e-2)

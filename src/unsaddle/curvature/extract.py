@@ -107,7 +107,7 @@ def negative_curvature(
         basis=basis,
         max_gradients=max_gradients,
         seed=seed,
-        keep_history=keep_history,
+        keep_history=checks.flag(keep_history, "keep_history"),
         seen_counts=True,
         accuracy=CLOSE,
         theory=own is None and checks.choice(settings, "settings", ("practical", "theory")) == "theory",

@@ -21,7 +21,7 @@ import torch.utils.dlpack
 from jax.flatten_util import ravel_pytree
 from torch import Tensor
 
-from unsaddle import methods
+from unsaddle import checks, methods
 from unsaddle.curvature import extract
 from unsaddle.curvature.result import Curvature
 from unsaddle.judgement import minimum
@@ -100,7 +100,7 @@ def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
     [1.0, 8.0]
     """
     derivatives.check_callable(fun, "fun", ["x"])
-    return JaxFunction(fun, jit)
+    return JaxFunction(fun, checks.flag(jit, "jit"))
 
 
 class JaxFunction(Deterministic):

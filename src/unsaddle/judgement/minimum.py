@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +31,7 @@ from unsaddle.judgement.measured_gradient import Gradient, measured_gradient
 from unsaddle.judgement.reasons import VALUES_DO_NOT_FALL
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError, hessian_error, look_again
 from unsaddle.judgement.verdict import Verdict, assembled
-from unsaddle.judgement.watch import shown
+from unsaddle.judgement.watch import watched
 from unsaddle.measure import batches
 from unsaddle.metric.equilibrated import GRADIENTS, equilibrated
 from unsaddle.objective import Objective, SampledFunction, point_of, with_its_ranks
@@ -123,10 +122,10 @@ def is_minimum(
         seed=seed,
         keep_history=True,
     )
-    with shown(objective, max_gradients) if progress else nullcontext(objective) as watched:
-        verdict = _verdict(posed(watched, x, question, metric), eps, delta)
+    with watched(objective, max_gradients, progress) as seen:
+        verdict = _verdict(posed(seen, x, question, metric), eps, delta)
         if metric is None and verdict.kind is Kind.UNDECIDED and verdict.evidence.status in NO_ANSWER:
-            verdict = _in_measured_sizes(watched, x, question, eps, delta, verdict)
+            verdict = _in_measured_sizes(seen, x, question, eps, delta, verdict)
     return replace(verdict, _objective=objective)
 
 

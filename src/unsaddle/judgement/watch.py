@@ -6,12 +6,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from unsaddle import checks
 from unsaddle.objective import Evaluation, Objective, Observed
 
 
 @contextmanager
-def shown(objective: Objective, max_gradients: int | None) -> Iterator[Objective]:
-    """The objective, whose gradients are counted on a terminal. Without a terminal, the objective itself."""
+def watched(objective: Objective, max_gradients: int | None, progress: bool) -> Iterator[Objective]:
+    """The objective. With `progress`, one whose gradients are counted on a terminal, if there is one."""
+    if not checks.flag(progress, "progress"):
+        yield objective
+        return
     try:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unsaddle import checks
 from unsaddle.objective import BaseObjective, Oracle
 from unsaddle.objectives import derivatives
 from unsaddle.objectives.rank_rows import SharedOracle, split_by_rank
@@ -48,7 +49,7 @@ class FiniteSum(BaseObjective):
         hvp: Callable[..., Tensor] | None = None,
         process_group: Any = None,
     ) -> None:
-        self._set_up(partial(derivatives.of_rows, loss, gradient, hvp), tensors, process_group)
+        self._set_up(partial(derivatives.of_rows, loss, checks.flag(gradient, "gradient"), hvp), tensors, process_group)
         derivatives.check_callable(loss, "loss", ["x", *(f"rows {i}" for i in range(len(tensors)))])
 
     @classmethod

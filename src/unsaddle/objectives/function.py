@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from unsaddle import checks
 from unsaddle.objectives import derivatives
 from unsaddle.objectives.derivatives import Product
 from unsaddle.objectives.deterministic import Deterministic
@@ -29,4 +30,4 @@ class Function(Deterministic):
 
     def __init__(self, fun: Callable[[Tensor], Any], *, gradient: bool = False, hvp: Product | None = None) -> None:
         derivatives.check_callable(fun, "fun", ["x"])
-        super().__init__(derivatives.oracle(fun, gradient, hvp), "a Function")
+        super().__init__(derivatives.oracle(fun, checks.flag(gradient, "gradient"), hvp), "a Function")

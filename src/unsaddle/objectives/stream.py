@@ -42,7 +42,7 @@ class Stream(BaseObjective):
         derivatives.check_callable(loss, "loss")
         derivatives.check_callable(draw, "draw", ("size", "generator"))
         self._fresh_rows = draw
-        self._make_oracle = partial(derivatives.of_rows, loss, gradient, hvp)
+        self._make_oracle = partial(derivatives.of_rows, loss, checks.flag(gradient, "gradient"), hvp)
 
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
         """Fresh rows are independent, so `replacement` makes no difference."""

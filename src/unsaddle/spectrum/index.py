@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,10 @@ from torch import Tensor
 from unsaddle import checks, vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.question import RELATIVE_GAMMA
-from unsaddle.judgement.watch import shown
+from unsaddle.judgement.watch import watched
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Stop, explore
-from unsaddle.spectrum.hessian import Hessian, hessian_at
+from unsaddle.spectrum.hessian import Hessian, hessian_at, nearer_kinks
 from unsaddle.spectrum.measured import Measured, measured
 from unsaddle.spectrum.pairs import SURVEY_GRADIENTS, basis_size
 from unsaddle.spectrum.result import MorseIndex, Status
@@ -89,10 +88,16 @@ def morse_index(
     if max_gradients is not None:
         checks.count(max_gradients, "max_gradients", at_least=SURVEY_GRADIENTS + FIRST_STEPS + 1)
     generator = torch.Generator().manual_seed(checks.seed(seed))
-    with shown(F, max_gradients) if progress else nullcontext(F) as watched:
-        hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger(), max_gradients)
+    with watched(F, max_gradients, progress) as seen:
+        hessian = hessian_at(as_objective(seen), point, samples, generator, Ledger(), max_gradients)
         with hessian.held():
-            return _index(hessian, gamma, delta, basis or basis_size(point, ROOM // 2), max_gradients, generator)
+            capacity = basis or basis_size(point, ROOM // 2)
+            found = _index(hessian, gamma, delta, capacity, max_gradients, generator)
+            if found.status is Status.INACCURATE and len(found.vectors) and max_gradients is None:
+                between = nearer_kinks(hessian, found.vectors[int(np.argmax(found.errors))], generator)
+                if between is not None:
+                    found = _index(between, gamma, delta, capacity, None, generator)
+    return found
 
 
 def _index(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from unsaddle import checks
 from unsaddle.cost import Cost, Ledger
-from unsaddle.judgement.watch import shown
+from unsaddle.judgement.watch import watched
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.spectrum.density import WIDTH, density_of
 from unsaddle.spectrum.ends import Goal
@@ -124,8 +123,8 @@ def spectrum_by_layer(
     chosen = grouped(F.parameters, groups)
     generator = torch.Generator().manual_seed(checks.seed(seed))
     found = []
-    with shown(F, None) if progress else nullcontext(F) as watched:
-        hessian = hessian_at(as_objective(watched), point, samples, generator, Ledger())
+    with watched(F, None, progress) as seen:
+        hessian = hessian_at(as_objective(seen), point, samples, generator, Ledger())
         for name, names in chosen.items():
             space, inner = (Space(point, _mask(F.parameters, point, names)) for _ in range(2))
             d = space.dimension

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from torch import Tensor
 from unsaddle import checks, vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.auto import free_memory
-from unsaddle.judgement.watch import shown
+from unsaddle.judgement.watch import watched
 from unsaddle.measure import batches
 from unsaddle.metric.given import as_map
 from unsaddle.metric.maps import Map
@@ -107,9 +106,10 @@ def eigenpairs(
         checks.count(basis, "basis", at_least=min(d, lowest + highest + 2))
     if max_gradients is not None:
         checks.count(max_gradients, "max_gradients", at_least=SURVEY_GRADIENTS + lowest + highest + 1)
+    looks = LOOKS if checks.flag(copies, "copies") else 0
     goal = Goal(lowest=lowest, highest=highest, tolerance=tolerance, delta=delta)
-    with shown(F, max_gradients) if progress else nullcontext(F) as watched:
-        whole, at, scaling = as_objective(watched), point, None
+    with watched(F, max_gradients, progress) as seen:
+        whole, at, scaling = as_objective(seen), point, None
         if metric is not None:
             scaling = as_map(metric, whole, point)
             inside = MetricObjective(whole, scaling, point)
@@ -117,12 +117,12 @@ def eigenpairs(
         generator = torch.Generator().manual_seed(checks.seed(seed))
         hessian = hessian_at(whole, at, samples, generator, Ledger(), max_gradients)
         with hessian.held():
-            found = pairs_of(hessian, goal, Space(at), basis, max_gradients, generator, LOOKS if copies else 0)
+            found = pairs_of(hessian, goal, Space(at), basis, max_gradients, generator, looks)
             if found.status is Status.INACCURATE and max_gradients is None:
                 worst = found.vectors[int(np.argmax(found.errors))]
                 between = nearer_kinks(hessian, worst, generator)
                 if between is not None:
-                    found = pairs_of(between, goal, Space(at), basis, None, generator, LOOKS if copies else 0)
+                    found = pairs_of(between, goal, Space(at), basis, None, generator, looks)
     return found if scaling is None else _in_own_variables(found, scaling)
 
 

@@ -93,7 +93,7 @@ class Neon(Checkpointed):
             gamma=None if gamma is None else checks.positive(gamma, "gamma", "leave it out to have it chosen"),
             every=checks.count(every, "every"),
             max_overhead=checks.not_negative(max_overhead, "max_overhead", "0 never probes by itself"),
-            escape=bool(escape),
+            escape=checks.flag(escape, "escape"),
             seed=checks.seed(seed),
         )
         self.callback, self._process_group, self.objective = callback, process_group, None

@@ -121,7 +121,7 @@ def minimize(
     first, slope = function.begin(start)
     if not np.isfinite(first) or (slope is not None and not np.isfinite(slope).all()):
         return _not_begun(start, first, slope)
-    by_values = check_gradient and function.differences is None
+    by_values = checks.flag(check_gradient, "check_gradient") and function.differences is None
     if by_values and slope is not None:
         gradient_check.check_gradient(function, start, slope, seed)
     total = {"nit": 0, "nfev": 0, "njev": 0, "nhev": 0}
