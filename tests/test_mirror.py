@@ -57,7 +57,6 @@ ELSEWHERE = {
         "curvature/krylov/surroundings.py",
     ],
     "curvature/krylov/test_extractor.py": ["curvature/krylov/runs.py"],
-    "curvature/test_contract.py": ["curvature/extractor.py"],
     "curvature/test_extract.py": ["curvature/auto.py", "curvature/result.py"],
     "distributed/test_ranks.py": [
         "ranks.py",

@@ -122,6 +122,17 @@ def test_a_matrix_of_many_variables_is_refused() -> None:
             as_map(metric, F, x)
 
 
+def test_an_operator_of_many_variables_is_refused_before_it_is_made_dense() -> None:
+    class Large:
+        shape = (1001, 1001)
+
+        def todense(self) -> Tensor:
+            raise AssertionError("made dense")
+
+    with pytest.raises(ValueError, match=re.escape("for more than 1000 variables")):
+        as_map(Large(), F, torch.ones(1001))
+
+
 def test_sizes_may_be_sharded_and_a_matrix_may_not() -> None:
     with together(Ranks(group=None, dimension=3, pieces=((0, 3),), replicas=1)):
         scaling = as_map([1.0, 10.0, 100.0], F, X)
