@@ -22,6 +22,7 @@ SUITES = {
     "interop/ase/test_scf.py": "calculators with an SCF inside, whatever file they meet",
     "interop/scipy/test_soft_saddles.py": "soft saddles and flat valleys, whichever method ends there",
     "interop/test_trainers.py": "Neon inside trainers that others wrote",
+    "judgement/test_budget.py": "verdicts that may take few gradients, whatever file makes them",
     "judgement/test_metric.py": "verdicts of searches in a metric",
     "judgement/test_sampled_rates.py": "how often verdicts on samples are wrong, over many seeds",
     "objectives/model/test_refusals.py": "what a model may not do, whichever file notices",

@@ -42,6 +42,9 @@ START_DELTA = 1e-4
 SAMPLE_MARGIN = 0.5
 """The share of γ that is kept for the difference between F_S and F, if F is sampled."""
 
+SOFTER = 0.5
+"""The share of `max_gradients` that a search for softer curvature than −γ may end at. The rest is for second looks."""
+
 MEASURED_SIZES = "The variables are of very different sizes; the search ran in sizes S that were measured."
 
 CLEARLY_LESS = 0.25
@@ -75,7 +78,9 @@ def is_minimum(
         gamma: γ; a minimum may have curvatures down to −γ. By default a hundredth of L1.
         delta: δ, the probability of a wrong verdict.
         samples: |S|. None means all samples, or 1024 of a stream.
-        max_gradients: a bound on the gradients that search for a direction. The checks of the result need some more.
+        max_gradients: a bound on the gradients that search for a direction. The checks of the result need some more. If
+            γ is left out and F is not sampled, up to half of them are spent on curvature softer than that, down to
+            1e-4·L1: the more, the smaller `bound`.
         metric: S of x = Sz, in which the search runs: a positive vector (sizes of the variables, as SciPy's `x_scale`),
             a torch optimizer (Adam, AdamW, RMSprop, Adagrad), an inverse Hessian (SciPy's `hess_inv`), or an object
             with `apply` and `transpose`, z ↦ Sz and g ↦ Sᵀg. The verdict means what it means without: γ, `bound`,
@@ -122,6 +127,8 @@ def is_minimum(
         seed=seed,
         keep_history=True,
     )
+    if max_gradients is not None and gamma is None and question.sample_size(objective) is None:
+        question = replace(question, farther=int(SOFTER * max_gradients))
     with watched(objective, max_gradients, progress) as seen:
         verdict = _verdict(posed(seen, x, question, metric), eps, delta)
         if metric is None and verdict.kind is Kind.UNDECIDED and verdict.evidence.status in NO_ANSWER:

@@ -111,7 +111,10 @@ class Verdict:
         counts = "" if math.isnan(self.eps) else f" (up to {self.eps:.3g} counts as zero)"
         rows.append(("gradient", f"{self.gradient_norm:.3g}{error}{counts}"))
         if not math.isnan(self.gamma):
-            rows.append(("looked for", f"curvature below {-self.gamma:.3g}, at resolution {self.resolution:.2g}"))
+            known = self.kind is Kind.UNDECIDED and math.isfinite(self.bound)
+            excluded = f"; below {-self.bound:.3g} there is none" if known else ""
+            sought = f"curvature below {-self.gamma:.3g}, at resolution {self.resolution:.2g}"
+            rows.append(("looked for", f"{sought}{excluded}"))
         if self.kind is not Kind.NOT_STATIONARY and self.kind is not Kind.UNDECIDED:
             rows.append(("confidence", f"{self.confidence:.3g}"))
         rows += [("mode", self.model_mode)] if self.model_mode else []

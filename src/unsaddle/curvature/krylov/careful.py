@@ -48,6 +48,8 @@ def careful_search(search: Search) -> Candidate:
     kept: KrylovCandidate | None = None
     if radius_is_open and (around is None or allows(around, search, FIRST_RADIUS[search.x.dtype])):
         first = _at_first_radius(search)
+        if first is not None and first.status is Status.BUDGET_SPENT:
+            return replace(_out_of_budget(search, first, central=False), survey=around)
         if first is not None and first.is_confirmed and not first.over_kinks:
             return replace(first, survey=around)
     around = surveyed(search) if around is None else around
@@ -68,8 +70,10 @@ def careful_search(search: Search) -> Candidate:
         reused, first = first if first is not None and attempts.allow(first) else None, None
         candidate = reused or run(search, attempt.settings, CHECK_GRADIENTS, search.question.keep_history)
         candidate = replace(candidate, scale=attempt.scale(candidate.scale), survey=around)
-        if candidate.exhausted and not attempt.only_finds:  # The attempt before it has more to say.
-            return replace(failed or candidate, vector=None, status=Status.BUDGET_SPENT)
+        if candidate.exhausted and not attempt.only_finds:
+            if failed is not None:  # It has more to say, but excludes nothing.
+                return replace(failed, vector=None, status=Status.BUDGET_SPENT, bound=math.inf)
+            return _out_of_budget(search, candidate, attempt.settings.central)
         if candidate.exhausted or candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
             if failed is None and not attempt.only_finds:
                 return candidate
@@ -105,6 +109,8 @@ def _at_first_radius(search: Search) -> KrylovCandidate | None:
     radius = FIRST_RADIUS[search.x.dtype] * f_hat.x_norm if f_hat.x_norm > 0.0 else math.sqrt(eps)
     settings = settings_for(search, num_steps=STEPS, smallest_radius=radius)
     candidate = run(search, settings, CHECK_GRADIENTS, search.question.keep_history)
+    if candidate.status is Status.BUDGET_SPENT:
+        return candidate
     if candidate.exhausted or candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
         return None
     rounding = eps * (f_hat.grad_norm + candidate.scale.smoothness * f_hat.x_norm)
@@ -129,6 +135,17 @@ def _decided(search: Search, candidate: KrylovCandidate, attempt: Attempt) -> tu
     if quadratic:
         return with_what_is_seen(search, candidate), True
     return replace(candidate, status=Status.NOT_QUADRATIC), False
+
+
+def _out_of_budget(search: Search, candidate: KrylovCandidate, central: bool) -> KrylovCandidate:
+    """A search that the budget ended. What it has seen and excluded so far counts if f is quadratic."""
+    quadratic = False
+    if candidate.deciding:
+        candidate, quadratic = checked(search.f_hat, candidate, central)
+    if not quadratic:
+        return replace(candidate, status=Status.BUDGET_SPENT, bound=math.inf)
+    seen = with_what_is_seen(search, candidate)
+    return replace(seen, status=Status.BUDGET_SPENT if seen.vector is None else Status.FOUND)
 
 
 def _undecided(search: Search, failed: KrylovCandidate, attempts: Attempts) -> KrylovCandidate:

@@ -214,6 +214,10 @@ def krylov(
         known = seen.values[0] < -below and seen.residuals[0] <= settings.accuracy * abs(float(seen.values[0]))
         return bool(below > 0.0 and (known or seen.log_missed(below) <= softly))
 
+    def ends() -> tuple[Tensor, ...]:
+        """The lowest and the highest Ritz vector."""
+        return tuple(process.vector(i) for i in (0, -1)[: seen.size])
+
     def candidate(
         status: Status, vector: Tensor | None = None, deciding: tuple[Tensor, ...] = (), exhausted: bool = False
     ) -> KrylovCandidate:
@@ -251,11 +255,10 @@ def krylov(
         proven = proven or (not low_enough and seen.log_missed(gamma()) <= allowed)
         last = step + 1 >= min(settings.farther, settings.num_steps)
         if process.exhausted or (proven and not low_enough and (last or fine_enough())):
-            ends = (0, -1) if seen.size > 1 else (0,)
-            return candidate(Status.NOTHING_FOUND, deciding=tuple(process.vector(i) for i in ends))
+            return candidate(Status.NOTHING_FOUND, deciding=ends())
         if process.full and step + 1 < settings.num_steps:
             process.restart()
-    return candidate(Status.NOTHING_FOUND, deciding=(process.vector(0),) if seen.size else (), exhausted=True)
+    return candidate(Status.NOTHING_FOUND, deciding=ends(), exhausted=True)
 
 
 def _log_unlucky(x: Tensor, delta: float) -> float:

@@ -1,0 +1,80 @@
+"""What a verdict is worth that may take few gradients: what was seen and excluded counts, and more gradients exclude
+more."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from unsaddle import Function, is_minimum
+from unsaddle.judgement.judge import Kind
+
+
+def bowl(lowest: float, dtype: torch.dtype = torch.float64) -> tuple[Function, Tensor]:
+    """400 curvatures up to 1 and a lowest one, and a quartic term."""
+    sizes = torch.linspace(1e-3, 1.0, 400, dtype=torch.float64)
+    sizes[0] = lowest
+    sizes = sizes.to(dtype)
+    return Function(lambda x: 0.5 * (sizes * x * x).sum() + 0.01 * (x**4).sum()), torch.zeros(400, dtype=dtype)
+
+
+def test_more_gradients_exclude_softer_curvature() -> None:
+    F, x = bowl(1e-3)
+    verdicts = [is_minimum(F, x, max_gradients=most) for most in (60, 70, 80, 100, 200)]
+    assert [verdict.kind for verdict in verdicts] == [Kind.UNDECIDED] * 3 + [Kind.MINIMUM] * 2
+    bounds = [verdict.bound for verdict in verdicts]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[0] < 0.1
+    assert bounds[-1] < 1e-4
+    assert f"below {-bounds[0]:.3g} there is none" in str(verdicts[0])
+
+
+def test_the_search_for_softer_curvature_ends_at_a_ten_thousandth_of_the_largest() -> None:
+    F, x = bowl(1e-3)
+    few, many = (is_minimum(F, x, max_gradients=most) for most in (300, 3000))
+    assert few.cost == many.cost
+    assert few.cost.gradients < 150
+    asked = is_minimum(F, x, max_gradients=3000, gamma=0.01)  # Who asks for a γ gets that.
+    assert asked.cost.gradients < 80
+
+
+def test_a_saddle_that_was_seen_counts_though_the_budget_ended_the_search() -> None:
+    for lowest in (-3e-3, -3e-4):
+        F, x = bowl(lowest)
+        verdict = is_minimum(F, x, max_gradients=60)
+        assert verdict.kind is Kind.SADDLE
+        assert verdict.curvature <= 0.7 * lowest
+        assert verdict.bound > -lowest
+
+
+def test_where_the_function_is_not_quadratic_a_spent_budget_excludes_nothing() -> None:
+    """Kinks at every scale: curvature between them is no curvature."""
+    sizes = torch.linspace(1e-3, 1.0, 400, dtype=torch.float64)
+    F = Function(lambda x: 0.5 * (sizes * x * x).sum() + 10.0 * x.abs().sum())
+    verdict = is_minimum(F, torch.zeros(400, dtype=torch.float64), max_gradients=60)
+    assert verdict.kind is Kind.UNDECIDED
+    assert verdict.bound == float("inf")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_bounds_and_verdicts_are_right_whatever_the_budget(dtype: torch.dtype) -> None:
+    g = torch.Generator().manual_seed(0)
+    decided = 0
+    for seed in range(40):
+        d, most = (int(torch.randint(*ends, (), generator=g)) for ends in ((12, 200), (25, 200)))
+        values = torch.rand(d, generator=g, dtype=torch.float64) ** 3
+        size = 10.0 ** float(-4.0 * torch.rand((), generator=g) - 0.2)
+        values[0] = -size if seed % 2 else size
+        basis = torch.linalg.qr(torch.randn(d, d, generator=g, dtype=torch.float64)).Q
+        hessian = (basis @ torch.diag(values) @ basis.T).to(dtype)
+        F = Function(lambda x, hessian=hessian: 0.5 * x @ (hessian @ x) + 0.02 * (x**4).sum())
+        verdict = is_minimum(F, torch.zeros(d, dtype=dtype), max_gradients=most, seed=seed)
+        lowest = float(values.min())
+        assert lowest >= -verdict.bound - 1e-6
+        if verdict.kind is Kind.SADDLE:
+            assert lowest < 0.0
+        if verdict.kind is Kind.MINIMUM:
+            assert lowest >= -verdict.gamma
+        decided += verdict.kind is not Kind.UNDECIDED
+    assert decided >= 20
