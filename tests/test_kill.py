@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_training_that_was_hit_ends_with_the_same_weights():
     command = [sys.executable, "-m", "benchmarks.kill", "--threads", "1", "--hits", "5", "--only", "training"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)

@@ -14,4 +14,4 @@ def test_sixteen_threads_get_the_answers_of_one():
 
 @pytest.mark.slow
 def test_verdicts_leave_no_memory_behind():
-    assert load.growth(200) < load.GROWTH
+    assert load.growth(100) < load.GROWTH

@@ -82,7 +82,7 @@ def test_nan_and_infinities_survive_and_the_file_is_json_for_everyone(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.study), 2])
 def test_killed_at_random_moments_and_started_again_it_ends_with_the_same_rows(tmp_path, processes):
     count, moments = 80, random.Random(processes)
     for share in (0.1, 0.6) if processes == 1 else (0.4,):

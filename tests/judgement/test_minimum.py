@@ -388,7 +388,7 @@ def test_a_saddle_computed_in_bfloat16_is_never_called_a_minimum(decay: float) -
     assert kinds <= {"saddle", "undecided"}
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_rounding_in_bfloat16_is_not_taken_for_a_gradient() -> None:
     """At a minimum, the gradient of bfloat16 is off by as much as rounding x moves it. 4 of 60 at most, δ = 0.05."""
     wrong = 0
@@ -442,8 +442,9 @@ def test_too_few_samples_are_undecided_and_say_that_more_would_help() -> None:
 
 
 @pytest.mark.slow
-def test_the_sign_of_the_sample_is_never_taken_for_that_of_the_sum() -> None:
-    """Positive definite, ten rows of which are not: 200 verdicts, none of them a saddle."""
+@pytest.mark.parametrize("count", [60, pytest.param(200, marks=pytest.mark.study)])
+def test_the_sign_of_the_sample_is_never_taken_for_that_of_the_sum(count: int) -> None:
+    """Positive definite, ten rows of which are not: many verdicts, none of them a saddle."""
     random = torch.Generator().manual_seed(0)
     noise = torch.randn(400, 4, 4, generator=random, dtype=DOUBLE)
     noise = noise + noise.transpose(1, 2)
@@ -453,9 +454,9 @@ def test_the_sign_of_the_sample_is_never_taken_for_that_of_the_sum() -> None:
         hx = rows.mean(0) @ x
         return 0.5 * x @ hx, hx
 
-    verdicts = _verdicts(FiniteSum(value_and_grad, hessians, gradient=True), 4, 200, samples=10)
+    verdicts = _verdicts(FiniteSum(value_and_grad, hessians, gradient=True), 4, count, samples=10)
     assert "saddle" not in {v.kind for v in verdicts}
-    assert sum(v.evidence.status is Status.SAMPLE_ONLY for v in verdicts) >= 20
+    assert sum(v.evidence.status is Status.SAMPLE_ONLY for v in verdicts) >= count // 10
 
 
 @pytest.mark.slow

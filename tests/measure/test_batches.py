@@ -31,7 +31,7 @@ def test_v_is_that_of_the_components() -> None:
     assert statistics.fmean(seen) == pytest.approx(variance, rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_the_gradient_lies_within_its_error_as_often_as_stated() -> None:
     objective, _ = noisy_bowl()
     x = torch.ones(DIMENSION, dtype=torch.float64)
@@ -51,7 +51,7 @@ def test_the_norm_has_its_bias_taken_out() -> None:
     assert seen.norm < seen.mean.norm()
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_the_deviation_of_a_curvature_is_that_of_the_components() -> None:
     curvatures = torch.randn(ROWS, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 3.0 + 1.0
     objective = FiniteSum(lambda x, c: 0.5 * (c * x[0] ** 2).mean(), curvatures)
@@ -179,7 +179,7 @@ def test_on_everything_two_gradients_are_exact() -> None:
     assert (measurement.error, measurement.deviation, measurement.samples) == (1e-3, 0.0, 100)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("size", [1, 2, 8, 80])
 def test_the_interval_is_too_low_as_seldom_as_delta_says(size: int) -> None:
     """δ = 0.05, one-sided, for batches of normal components: P(more than 23 of 200) < 1e-4."""
