@@ -3,8 +3,8 @@
 - *Eigenpairs*: the ten lowest and the ten highest eigenvalues of float32 networks that were trained for some hundred
   steps, and of the paper's function, beside `eigsh` on exact products in float64. Time beside plain gradients and, with
   `--peers`, beside other tools on the same task.
-- *Morse index*: saddles of deep linear networks, spectra with clusters around −γ, and with `--molecules` structures at
-  saddles (EMT, and GFN2-xTB of the extra `xtb`).
+- *Morse index*: saddles of deep linear networks, spectra with clusters around −γ, trained networks with ReLU, and with
+  `--molecules` structures at saddles (EMT, and GFN2-xTB of the extra `xtb`).
 - *Density*: the L1 distance to the density of spectra that are known.
 
     python -m benchmarks.spectrum --peers --molecules --threads 1
@@ -20,6 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ from torch.utils.data import TensorDataset
 from benchmarks import spectrum_peers as others
 from benchmarks.environment import Report, options, table
 from benchmarks.networks import in_double
-from benchmarks.spectrum_cases import distance, index_cases, spectra
+from benchmarks.spectrum_cases import distance, index_cases, relu_network, spectra
 from benchmarks.spectrum_peers import off_by, timed
 from benchmarks.trained_networks import BATCH, Network, networks, trained
 from unsaddle import (
@@ -175,7 +176,8 @@ def indices(args: Namespace, report: Report) -> None:
         tally[family]["exact" if inside and found.decided else "open" if inside else "outside"] += 1
         spent[family].append(found.cost.gradients / found.dimension)
 
-    for i, case in enumerate(index_cases(args.indices, args.seed)):
+    relu = (relu_network(seed, args.steps) for seed in range(args.seed, args.seed + args.relu))
+    for i, case in enumerate(chain(index_cases(args.indices, args.seed), relu)):
         found = morse_index(case.objective, case.x, gamma=case.gamma, delta=DELTA, seed=i)
         count(case.family, found, case.truth)
     if args.molecules:
@@ -232,6 +234,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300, help="of training")
     parser.add_argument("--starts", type=int, default=3, help="seeds of each case")
     parser.add_argument("--indices", type=int, default=600, help="cases of the Morse index")
+    parser.add_argument("--relu", type=int, default=20, help="trained ReLU networks among them, in addition")
     parser.add_argument(
         "--peers", action="store_true", help="install other tools into a folder of their own, and compare"
     )

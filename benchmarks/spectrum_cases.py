@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch.utils.data import TensorDataset
 
+from benchmarks.networks import in_double
+from benchmarks.trained_networks import BATCH, networks, perceptron, trained
+from unsaddle import ModelObjective
 from unsaddle.objective import Objective
 from unsaddle.problems import linear_network, prescribed_spectrum
 from unsaddle.spectrum import Density
@@ -65,6 +70,23 @@ def autoencoder(rng: np.random.Generator) -> IndexCase:
     dense = torch.stack([f.hvp(x, e) for e in eye])
     values = torch.linalg.eigvalsh((dense + dense.T) / 2.0).numpy()
     return IndexCase("linear networks", problem.objective, x, 1e-2, int((values < -1e-2).sum()))
+
+
+def relu_network(seed: int, steps: int) -> IndexCase:
+    """A float32 network with ReLU, trained on digits, one frozen batch; γ is a hundredth of the largest eigenvalue.
+
+    The truth is the dense Hessian's, by exact products in float64.
+    """
+    torch.manual_seed(seed)
+    network = networks()["MLP, ReLU"]()
+    network = replace(network, model=perceptron(64, 32, 10))
+    trained(network, steps, seed)
+    rows = tuple(part[:BATCH] for part in network.rows)
+    f, x = in_double(network, rows)
+    dense = torch.stack([f.hvp(x, e) for e in torch.eye(x.numel(), dtype=torch.float64)])
+    values = torch.linalg.eigvalsh((dense + dense.T) / 2.0).numpy()
+    F, gamma = ModelObjective(network.model, network.loss, TensorDataset(*rows)), 1e-2 * float(values[-1])
+    return IndexCase("trained ReLU networks", F, F.point, gamma, int((values < -gamma).sum()))
 
 
 def index_cases(count: int, seed: int) -> Iterator[IndexCase]:

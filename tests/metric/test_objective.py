@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from unsaddle import FiniteSum, Function, ModelObjective
+from unsaddle import FiniteSum, Function, ModelObjective, is_minimum
 from unsaddle.cost import Cost, Ledger
 from unsaddle.metric.maps import diagonal
 from unsaddle.metric.objective import MetricObjective
@@ -92,3 +92,10 @@ def test_an_error_that_the_oracle_knows_is_stretched() -> None:
         f = objective.sample()
         patch.setattr(f._oracle._oracle, "gradient_error", lambda value, norm: 0.5 * norm)  # type: ignore[attr-defined]
         assert f.gradient_error(1.0, 3.0) == pytest.approx(1.5)
+
+
+def test_a_gradient_that_is_no_vector_is_refused_as_without_a_metric() -> None:
+    F = Function(lambda x: (x @ x, [1.0, 2.0]), gradient=True)
+    for metric in (None, [1.0, 2.0]):
+        with pytest.raises(TypeError, match="the gradient must be a tensor, got list"):
+            is_minimum(F, torch.ones(2), metric=metric)

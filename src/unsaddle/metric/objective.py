@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unsaddle import checks
 from unsaddle.metric.maps import Map
 from unsaddle.objective import Forwarding, Objective, Oracle, SampledFunction
 
@@ -46,10 +47,11 @@ class InMetric(Oracle):
 
     def _there(self, moved: Tensor) -> tuple[Tensor, Tensor]:
         value, grad = self._oracle.value_and_grad_at_sum(self._x, moved, 1.0)
-        return value, self._scaling.apply(grad, out=moved)
+        return value, self._scaling.apply(checks.vector_like(grad, moved, "the gradient"), out=moved)
 
     def hvp(self, x: Tensor, v: Tensor) -> Tensor:
-        return self._scaling.apply(self._oracle.hvp(self._moved(x).add_(self._x), self._scaling.apply(v)))
+        product = self._oracle.hvp(self._moved(x).add_(self._x), self._scaling.apply(v))
+        return self._scaling.apply(checks.vector_like(product, x, "the Hessian product"))
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
         """An error e of ∇f makes one of Se, at most `largest` times as long; ‖∇f‖ is at least ‖S∇f‖/`largest`."""
