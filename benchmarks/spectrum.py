@@ -234,7 +234,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300, help="of training")
     parser.add_argument("--starts", type=int, default=3, help="seeds of each case")
     parser.add_argument("--indices", type=int, default=600, help="cases of the Morse index")
-    parser.add_argument("--relu", type=int, default=20, help="trained ReLU networks among them, in addition")
+    parser.add_argument("--relu", type=int, default=10, help="trained ReLU networks among them, in addition")
     parser.add_argument(
         "--peers", action="store_true", help="install other tools into a folder of their own, and compare"
     )

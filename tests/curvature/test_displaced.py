@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unsaddle import Function
+from unsaddle import Function, is_minimum
 from unsaddle.curvature.displaced import DisplacedFunction, above_tangent, curvature_bound
 
 DOUBLE = torch.float64
@@ -126,3 +126,10 @@ def test_one_gradient_bounds_the_curvature_from_above() -> None:
         truth = float(u @ _hessian_at(hessian, x) @ u) / squared_norm
         bound = curvature_bound(squared_norm=squared_norm, product=product, hessian_lipschitz=1.0)
         assert truth <= bound + 1e-9 <= truth + math.sqrt(squared_norm) + 2e-9
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_point_so_short_that_its_roundings_underflow_is_judged_as_zero(dtype: torch.dtype) -> None:
+    F, tiny = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4), torch.finfo(dtype).smallest_normal
+    for size in (tiny, tiny * torch.finfo(dtype).eps):
+        assert is_minimum(F, torch.full((2,), size, dtype=dtype)).kind == "saddle"

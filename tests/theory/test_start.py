@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from scipy.special import betainc, betaincinv
 
 from unsaddle import vectors
-from unsaddle.theory.start import unlucky_component
+from unsaddle.theory.start import log_unlucky, unlucky_component
 
 
 @pytest.mark.parametrize("delta", [0.5, 0.05, 1e-4, 1e-8])
@@ -39,3 +41,9 @@ def test_random_directions_are_as_unlucky_as_it_says() -> None:
     component = unlucky_component(dimension=7, delta=0.05)
     unlucky = sum(float(vectors.random_direction(like, generator)[3]) ** 2 <= component for _ in range(20_000))
     assert 880 <= unlucky <= 1120
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 50])
+def test_the_logarithm_is_that_of_the_component_and_has_no_end(dimension: int) -> None:
+    assert log_unlucky(dimension, 0.05) == math.log(unlucky_component(dimension=dimension, delta=0.05))
+    assert log_unlucky(dimension, 1e-300) == (0.0 if dimension == 1 else -math.inf)

@@ -26,6 +26,9 @@ class DisplacedFunction:
         value, grad = f.value_and_grad(x)
         self.value0, self.grad0 = float(value), grad.clone()  # f may reuse the memory of its gradient.
         self.grad_norm, self.x_norm = vectors.norm(self.grad0), vectors.norm(x)
+        precision = torch.finfo(x.dtype)
+        if self.x_norm < precision.tiny / precision.eps**2:  # A rounding of it is no number to move by: it counts as 0.
+            self.x_norm = 0.0
 
     @property
     def is_finite(self) -> bool:

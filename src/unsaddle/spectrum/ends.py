@@ -18,7 +18,7 @@ from unsaddle import vectors
 from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.spectrum.hessian import Hessian
 from unsaddle.spectrum.space import Space
-from unsaddle.theory.start import unlucky_component
+from unsaddle.theory.start import log_unlucky
 from unsaddle.vectors import Array
 
 FLOOR = 1e-3
@@ -122,12 +122,6 @@ def errors(values: Array, residuals: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         better: Array = np.where(gap > residuals, residuals**2 / gap, residuals)
     return better
-
-
-def log_unlucky(dimension: int, delta: float) -> float:
-    """log of the component (q·v)² that a random start undercuts with probability δ."""
-    unlucky = unlucky_component(dimension=max(1, dimension), delta=delta)
-    return math.log(unlucky) if unlucky > 0.0 else -math.inf
 
 
 def explore(

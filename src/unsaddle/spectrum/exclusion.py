@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from unsaddle.spectrum.ends import Run, Stop, log_unlucky
+from unsaddle.spectrum.ends import Run, Stop
+from unsaddle.theory.start import log_unlucky
 
 
 def excluded(run: Run, delta: float, error: float, low: bool, high: bool) -> tuple[float, float]:

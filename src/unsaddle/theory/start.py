@@ -22,3 +22,13 @@ def unlucky_component(*, dimension: int, delta: float) -> float:
         return math.sin(math.pi * delta / 2.0) ** 2
     log_ratio = math.lgamma((dimension - 1) / 2.0) - math.lgamma(dimension / 2.0)
     return (delta * math.sqrt(math.pi) / 2.0 * math.exp(log_ratio)) ** 2
+
+
+def log_unlucky(dimension: int, delta: float) -> float:
+    """log τ of `unlucky_component`; −inf where δ is so small that τ is below all floating-point numbers.
+
+    >>> round(log_unlucky(1000, 0.05), 3), log_unlucky(1000, 1e-300)
+    (-12.446, -inf)
+    """
+    unlucky = unlucky_component(dimension=max(1, dimension), delta=delta)
+    return math.log(unlucky) if unlucky > 0.0 else -math.inf

@@ -76,7 +76,7 @@ def test_our_arguments_are_no_options(name):
 
 
 @pytest.mark.parametrize("method", ["BFGS", "L-BFGS-B", "TNC", "SLSQP", "trust-constr"])
-@pytest.mark.parametrize("most", [np.inf, 1e300])
+@pytest.mark.parametrize("most", [np.inf, 1e300, None])
 def test_budgets_without_a_limit_are_taken(method, most):
     options = {"maxfun" if method == "TNC" else "maxiter": most}
     assert minimize(f, (1.0, 0.0), jac=g, method=method, options=options).success

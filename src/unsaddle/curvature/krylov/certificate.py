@@ -19,7 +19,7 @@ from unsaddle.curvature.search import Observer
 from unsaddle.measure import between_kinks
 from unsaddle.measure.between_kinks import Gap
 from unsaddle.measure.direction import Scale
-from unsaddle.theory.start import unlucky_component
+from unsaddle.theory.start import log_unlucky
 
 MEASURING_NOISE_SHARE = 1e-2
 """Rounding as a share of γ when a direction is measured, by six gradients along it. The search has a share of its own,
@@ -161,8 +161,8 @@ def krylov(
     ('FOUND', -2.0)
     """
     x = f_hat.x
-    allowed = _log_unlucky(x, settings.delta)
-    softly = _log_unlucky(x, min(settings.delta, SOFT_DELTA))
+    d = vectors.dimension(x)
+    allowed, softly = log_unlucky(d, settings.delta), log_unlucky(d, min(settings.delta, SOFT_DELTA))
     history: list[tuple[int, float]] = []
     radius, steps, gap = settings.smallest_radius, 0, settings.gap
     if gap is not None:
@@ -259,12 +259,6 @@ def krylov(
         if process.full and step + 1 < settings.num_steps:
             process.restart()
     return candidate(Status.NOTHING_FOUND, deciding=ends(), exhausted=True)
-
-
-def _log_unlucky(x: Tensor, delta: float) -> float:
-    """log of the component (q·v)² that a random start undercuts with probability δ."""
-    unlucky = unlucky_component(dimension=vectors.dimension(x), delta=delta)
-    return math.log(unlucky) if unlucky > 0.0 else -math.inf
 
 
 def _scale(settings: KrylovSettings, gamma: float, largest: float, radius: float) -> Scale:

@@ -20,7 +20,7 @@ from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.interop.ase.coordinates import Coordinates
 from unsaddle.interop.ase.motions import Array
 from unsaddle.objective import SampledFunction
-from unsaddle.theory.start import unlucky_component
+from unsaddle.theory.start import log_unlucky
 
 PROBE, CENTRAL = 0.01, 0.03
 """Å by which the atom moves that moves most: in a product of the search, from one side; and where a motion is measured,
@@ -155,7 +155,7 @@ def search(
     probes.begin(start)
     process = KrylovProcess(probes.product, start, min(space.dimension, MOST_STEPS))
     seen, history = process.projection, list[tuple[int, float]]()
-    unlucky = math.log(unlucky_component(dimension=space.dimension, delta=delta))
+    unlucky = log_unlucky(space.dimension, delta)
     proven, trusted, error = False, True, math.inf
     while not (proven or process.exhausted or process.full) and probes.calls + 2 < budget:
         process.expand()

@@ -156,6 +156,7 @@ def scipys_options(options: dict[str, Any] | None) -> dict[str, Any]:
     options = dict(options or {})
     for name in BUDGETS:
         if options.get(name) is None:
+            options.pop(name, None)  # For most methods None is the default. SLSQP does not take it.
             continue
         if not _is_number(options[name]) or math.isnan(options[name]):
             raise TypeError(f"the option {name} must be a number, got {options[name]!r}")
