@@ -100,6 +100,13 @@ def test_mistakes_end_with_three(file: Any, text: str, options: Any, complaint: 
     assert complaint in answer.stderr
 
 
+@pytest.mark.parametrize("ends", ["import sys; sys.exit(0)", "raise SystemExit", "import sys; sys.exit('train first')"])
+def test_a_file_that_ends_itself_gives_no_verdict(file: Any, ends: str) -> None:
+    answer = check(file(ends))
+    assert answer.exit_code == 3
+    assert "ended itself" in answer.output
+
+
 def test_wrong_use_ends_with_three_as_two_is_a_verdict(file: Any) -> None:
     assert check(file(MODEL), "--nope").exit_code == 3
     assert typer.testing.CliRunner().invoke(cli.app(), ["check"]).exit_code == 3

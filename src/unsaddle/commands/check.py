@@ -86,6 +86,10 @@ def _verdict(
         typer.echo(f"\nThe page: {write(out, verdict, target)}")
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    except SystemExit as error:  # Its code would be taken for a verdict.
+        why = f" with {error.code}" if error.code else ""
+        typer.echo(f"unsaddle: {target} ended itself{why} before there was a verdict", err=True)
+        raise typer.Exit(ERROR) from error
     except (ValueError, TypeError, ImportError, OSError) as error:
         typer.echo(f"unsaddle: {error}", err=True)
         raise typer.Exit(ERROR) from error

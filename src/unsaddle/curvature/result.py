@@ -71,6 +71,10 @@ GIVEN_SETTINGS = (
 """What `NOTHING_FOUND` means with constants of the caller's own."""
 
 
+SMALL_JUMP = 1e-3
+"""A jump that is less than this share of what the gradient changes by along a direction is rounding, and not told."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """The direction that an extractor suspects, before it is measured."""
@@ -186,7 +190,7 @@ class Curvature:
         else empty."""
         if self.direction is not None and self.measurements[0].sided:
             return " That is how F bends one way. On the other side of x there is a kink, nearer than could be seen."
-        if self.direction is None or self.jump == 0.0:
+        if self.direction is None or self.jump <= SMALL_JUMP * abs(self.curvature) * self.measurements[0].radius:
             return ""
         return (
             f" This was measured over a distance of {self.measurements[0].radius:.1g}: nearer to x the gradient jumps "

@@ -10,7 +10,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 DROPOUT = {True: "dropout is on", False: "dropout is off", None: "dropout is on in some layers"}
 BATCH_NORM = {
-    True: "batch norm takes the statistics of each batch",
+    True: "batch norm takes the statistics of each batch; all data come in their order, not shuffled",
     False: "batch norm takes its running statistics",
     None: "batch norm takes the statistics of each batch in some layers, its running ones in others",
 }
