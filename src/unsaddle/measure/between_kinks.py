@@ -19,16 +19,17 @@ from unsaddle.measure.ladder import RATIO
 from unsaddle.measure.noise import FIRST_RADIUS
 from unsaddle.objective import SampledFunction
 
-LEVELS, LEVEL = (1.0, 0.25, 0.0625), 3.0
-"""Rounding is measured at these radii, in roundings of x. The even part of a probe without a kink is at most so many
+LEVELS, LEVEL = (8.0, 2.0, 0.5), 3.0
+"""Rounding is measured at these radii, in nearest ones. The even part of a probe without a kink is at most so many
 times the smallest of the three."""
 
 GAP_GRADIENTS = 64
 """The most gradients of `gap`: eight, and two for every halving of the first radius of float64."""
 
-NEAREST = 1.0 / 8.0
-"""The nearest radius, in roundings of x. Fewer coordinates move there, and the direction is another one. At x = 0 every
-radius is possible, and this is in squared roundings of 1."""
+NEAREST = {torch.float32: 1.0 / 8.0, torch.float64: 1e4}
+"""The nearest radius, in roundings of x. In float32 there is room for no more between the kinks of a large network,
+though fewer coordinates move there, and the direction is another one. At x = 0 every radius is possible, and this is in
+squared roundings of 1."""
 
 DECAYS = (0.05, 0.4)
 """At half the distance the even part of truncation falls to a quarter, or to a sixteenth. Among many kinks it falls to
@@ -142,7 +143,7 @@ def gap(
     scale, eps = x_norm or 1.0, torch.finfo(x.dtype).eps
     level = _level(f, x, scale, grad0, generator) if level is None else level
     first = FIRST_RADIUS[x.dtype] * scale if start is None else start
-    nearest = NEAREST * eps * (x_norm or eps) if nearest is None else nearest
+    nearest = NEAREST[x.dtype] * eps * (x_norm or eps) if nearest is None else nearest
     v = vectors.random_direction(x, generator) if along is None else along
     probes = opposite(f, x, v, grad0, Gap(radius=first, nearest=nearest, level=level), sides=sides)
     half = opposite(f, x, v, grad0, Gap(radius=probes.radius / 2.0, nearest=nearest, level=level), sides=sides)
@@ -155,7 +156,7 @@ def _level(f: SampledFunction, x: Tensor, scale: float, grad0: Tensor, generator
     """What even parts without a kink are at most, by random directions at a few radii next to x."""
     levels = []
     for share in LEVELS:
-        v, r = vectors.random_direction(x, generator), share * torch.finfo(x.dtype).eps * scale
+        v, r = vectors.random_direction(x, generator), share * NEAREST[x.dtype] * torch.finfo(x.dtype).eps * scale
         levels.append(vectors.norm(f.grad_at_sum(x, v, r) + f.grad_at_sum(x, v, -r) - 2.0 * grad0))
     return LEVEL * min((even for even in levels if even > 0.0), default=0.0)
 
