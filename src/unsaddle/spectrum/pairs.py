@@ -35,6 +35,9 @@ LOOKS, SHARE = 30, 1.0 / 3.0
 """Looks for copies of degenerate eigenvalues, each from another start, go on while they find some. A look that finds
 nothing ends with its proof, or after this share of the steps of the first run: it then proves less."""
 
+STEPS_A_DIMENSION = 100
+"""Products for each dimension, after which a search gives up: a basis that holds everything would have needed one."""
+
 FLOOR_OF_STATUS = 1e-2
 """Values below this share of the largest one are as good as one of that size, for the status: float32 has no more."""
 
@@ -143,7 +146,7 @@ def pairs_of(
     first_goal = replace(
         goal,
         lowest=d - goal.highest if d <= min(FEW_DIMENSIONS, capacity) else goal.lowest,
-        num_steps=int(min(goal.num_steps, hessian.steps_left(max_gradients, 0.0))),
+        num_steps=int(min(goal.num_steps, STEPS_A_DIMENSION * d, hessian.steps_left(max_gradients, 0.0))),
     )
     run = explore(hessian, space, first_goal, capacity, generator)
     first, largest = run, run.process.largest
