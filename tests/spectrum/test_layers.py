@@ -55,6 +55,11 @@ def test_wrong_groups_say_what_there_is() -> None:
         spectrum_by_layer(objective(network()), groups=other)
 
 
+def test_whether_densities_are_wanted_is_true_or_false() -> None:
+    with pytest.raises(TypeError, match="density must be True or False, got 'no'"):
+        spectrum_by_layer(objective(network()), density="no")
+
+
 @pytest.mark.parametrize(
     "groups", [5, [5], {"a": 5}, {"a": ["*", 5]}, [None], [["*"]], torch.ones(2), {"a": torch.ones(())}]
 )

@@ -171,7 +171,7 @@ class Curvature:
     measurements: tuple[Measurement, ...] = ()
     deciding: tuple[Tensor, ...] = field(default=(), repr=False)
     """If nothing was found: the directions on which this was checked, lowest first. If a candidate was not confirmed:
-    the candidate. If the budget ended: the lowest direction seen, unmeasured."""
+    the candidate. If the budget ended: the lowest and the highest one."""
     start: Tensor | None = field(default=None, repr=False)
     """The random start of a quick search. The first entry of the history is the curvature along it."""
     history: tuple[tuple[int, float], ...] = field(default=(), repr=False)

@@ -42,8 +42,9 @@ START_DELTA = 1e-4
 SAMPLE_MARGIN = 0.5
 """The share of γ that is kept for the difference between F_S and F, if F is sampled."""
 
-SOFTER = 0.5
-"""The share of `max_gradients` that a search for softer curvature than −γ may end at. The rest is for second looks."""
+CHECKS = 40
+"""Gradients of a budget that the survey and the checks take. Half of the others may look for softer curvature than −γ;
+the other half is for second looks."""
 
 MEASURED_SIZES = "The variables are of very different sizes; the search ran in sizes S that were measured."
 
@@ -128,7 +129,7 @@ def is_minimum(
         keep_history=True,
     )
     if max_gradients is not None and gamma is None and question.sample_size(objective) is None:
-        question = replace(question, farther=int(SOFTER * max_gradients))
+        question = replace(question, farther=max(0, max_gradients - CHECKS) // 2)
     with watched(objective, max_gradients, progress) as seen:
         verdict = _verdict(posed(seen, x, question, metric), eps, delta)
         if metric is None and verdict.kind is Kind.UNDECIDED and verdict.evidence.status in NO_ANSWER:
@@ -210,7 +211,8 @@ def _may_be_explained(
     asked: Posed, found: Curvature, f: SampledFunction, seen: Gradient, drop: Drop, *, sampled: bool
 ) -> bool:
     """Whether soft negative curvature may come from x being a little off a minimum: the gradient promises as much."""
-    soft = found.curvature > -found.gamma and seen.least <= seen.eps and (sampled or found.bound <= found.gamma)
+    known = sampled or found.bound <= found.gamma or found.curvature > -found.gamma / 2.0  # The budget ended it there.
+    soft = found.curvature > -found.gamma and seen.least <= seen.eps and known
     promised = seen.most**2 / (2.0 * abs(found.curvature))
     promised *= 1.0 if seen.in_metric else asked.stretch(found) ** 2
     if not soft or not 0.0 < drop.value <= promised:
@@ -265,5 +267,6 @@ def _explained(found: Curvature, sampled: bool) -> Curvature:
     """The result without its direction: so soft a curvature may come from x being a little off a minimum, as the
     gradient promises as much. On samples the gradient is not known so well."""
     assert found.direction is not None
-    status, seen = (Status.SAMPLE_ONLY, found.measurements) if sampled else (Status.NOTHING_FOUND, ())
+    nothing = Status.NOTHING_FOUND if found.bound <= found.gamma else Status.BUDGET_SPENT
+    status, seen = (Status.SAMPLE_ONLY, found.measurements) if sampled else (nothing, ())
     return replace(found, status=status, direction=None, deciding=(found.direction,), measurements=seen)

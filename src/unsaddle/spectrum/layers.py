@@ -109,7 +109,7 @@ def spectrum_by_layer(
     >>> [(layer.name, layer.pairs.dimension) for layer in spectrum_by_layer(F).layers]
     [('0', 16), ('2', 5)]
     """
-    F = as_objective(objective)
+    F, with_density = as_objective(objective), checks.flag(density, "density")
     point = point_of(F, x)
     if F.parameters is None:
         raise TypeError(f"layers need a model: expected a ModelObjective, got a {F.name}; use eigenpairs for it")
@@ -132,7 +132,7 @@ def spectrum_by_layer(
             wanted = Goal(lowest=low, highest=min(goal.highest, d - low), tolerance=goal.tolerance)
             with hessian.held():
                 pairs = pairs_of(hessian, wanted, space, basis, None, generator)
-                spread = density_of(hessian, inner, width, probes, steps, generator) if density else None
+                spread = density_of(hessian, inner, width, probes, steps, generator) if with_density else None
             found.append(Layer(name=name, parameters=tuple(names), pairs=pairs, density=spread))
     return Layers(layers=tuple(found), cost=hessian.ledger.cost)
 

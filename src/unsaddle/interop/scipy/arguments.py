@@ -160,7 +160,7 @@ def scipys_options(options: dict[str, Any] | None) -> dict[str, Any]:
             continue
         if not _is_number(options[name]) or math.isnan(options[name]):
             raise TypeError(f"the option {name} must be a number, got {options[name]!r}")
-        options[name] = min(options[name], NO_LIMIT)
+        options[name] = max(-NO_LIMIT, min(options[name], NO_LIMIT))
     for name in OUR_OWN:
         if name in options:
             right = f"pass it as minimize(..., {name}={options[name]!r})"
