@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.utils.data import TensorDataset
 
 from tests.spectrum.networks import crowded, dense, network, objective, rectified
-from unsaddle import Function, spectral_density
+from unsaddle import Function, ModelObjective, spectral_density
 from unsaddle.problems import prescribed_spectrum
 from unsaddle.spectrum import Density, Status
 
@@ -72,6 +74,19 @@ def test_a_degenerate_hessian_is_known_in_full() -> None:
     assert found.exact
     assert found.trace == pytest.approx(60.0)
     assert found.nodes == pytest.approx(np.full(30, 2.0))
+
+
+@pytest.mark.parametrize("seed", [5, 31])
+def test_a_null_space_is_filled_with_zeros(seed: int) -> None:
+    """Rounding in it was taken for directions, which were far from orthogonal, and ended in infinities."""
+    torch.manual_seed(seed)
+    layers = nn.Linear(5, 9), nn.ReLU(), nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 1)
+    rows = TensorDataset(torch.randn(12, 5).double(), torch.randn(12, 1).double())
+    F = ModelObjective(nn.Sequential(*layers).double(), lambda m, b: (m(b[0]) - b[1]).square().mean(), rows)
+    found = spectral_density(F)
+    assert found.status is Status.CONVERGED
+    assert len(found.nodes) == 154
+    assert (np.abs(found.nodes) < 1e-9).sum() > 20
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unsaddle import checks, vectors
 from unsaddle.cost import Ledger
-from unsaddle.curvature.krylov.process import KrylovProcess
+from unsaddle.curvature.krylov.process import BREAKDOWN, KrylovProcess
 from unsaddle.judgement.watch import watched
 from unsaddle.measure import student
 from unsaddle.measure.direction import CLAIMED
@@ -243,13 +243,17 @@ def _every_value(
     hessian: Hessian, space: Space, generator: torch.Generator, check: _Check
 ) -> tuple[Array, float] | None:
     """All eigenvalues in the space, and the error of their sum: what the products are not symmetric by."""
-    values, error = np.empty(0), 0.0
+    values, error, rounding = np.empty(0), 0.0, 0.0
     while space.dimension:
         process = _grown(hessian, space, space.dimension, space.random(generator))
         if process is None:
             return None
         if not values.size:
             check.throughout(process)
+            rounding = BREAKDOWN * torch.finfo(hessian.x.dtype).eps * process.largest
+        elif process.largest <= rounding:  # A random vector is mapped to zero: so is everything that is left.
+            values = np.concatenate([values, np.zeros(space.dimension)])
+            break
         size, error = process.projection.size, math.hypot(error, process.projection.skew)
         values = np.concatenate([values, process.projection.values])
         if size == space.dimension:
