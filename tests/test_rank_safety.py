@@ -83,7 +83,7 @@ ALLOWED = {
     ("spectrum/result.py", "__str__", "min"): VALUES,
     ("spectrum/result.py", "__str__", "sum"): VALUES,
     ("spectrum/density.py", "_gaussians", "@"): VALUES,
-    ("spectrum/density.py", "_density_of", "@"): SMALL,
+    ("spectrum/density.py", "_checked_density", "@"): SMALL,
     ("spectrum/density.py", "_smoothed", "@"): VALUES,
     ("spectrum/density.py", "_smoothed", "max"): VALUES,
     ("spectrum/density.py", "_smoothed", "mean"): VALUES,

@@ -123,31 +123,26 @@ def density_of(
 ) -> Density:
     """The density in a space. Where two radii disagree because of kinks, once more, by products between them."""
     check = _Check(hessian)
-    found = _density_of(hessian, space, width, probes, steps, generator, check)
+    found = _checked_density(check, space, width, probes, steps, generator)
     if found.status is not Status.INACCURATE:
         return found
     between = nearer_kinks(hessian, check.worst, generator)
     if between is None:
         return found
-    return _density_of(between, Space(hessian.x, space.mask), width, probes, steps, generator, _Check(between))
+    return _checked_density(_Check(between), Space(hessian.x, space.mask), width, probes, steps, generator)
 
 
-def _density_of(
-    hessian: Hessian,
-    space: Space,
-    width: float,
-    probes: int | None,
-    steps: int | None,
-    generator: torch.Generator,
-    check: _Check,
+def _checked_density(
+    check: _Check, space: Space, width: float, probes: int | None, steps: int | None, generator: torch.Generator
 ) -> Density:
+    hessian = check.hessian
     resolved = math.ceil(STEPS_A_WIDTH / width)
     steps = resolved if steps is None else steps
     width, d = max(width, STEPS_A_WIDTH / steps), space.dimension
     if not hessian.is_finite:
         return _nothing(hessian, d)
     if d <= min(FEW_DIMENSIONS, (FEWEST_PROBES if probes is None else probes) * steps):
-        return _exact(hessian, space, width, generator, check)
+        return _exact(check, space, width, generator)
     seen: list[Quadrature] = []
     while len(seen) < (MOST_PROBES if probes is None else probes):
         start = space.random(generator)
@@ -168,7 +163,7 @@ def _density_of(
                 break
             more = min(MOST_PROBES, len(seen) * (spread / SPREAD) ** 2) - len(seen)
             if d <= min(FEW_DIMENSIONS, more * steps):
-                return _exact(hessian, space, width, generator, check)
+                return _exact(check, space, width, generator)
     return _smoothed(hessian, seen, width, d, steps, check)
 
 
@@ -179,7 +174,7 @@ class _Check:
     """
 
     def __init__(self, hessian: Hessian) -> None:
-        self._hessian, self._along, self._most = hessian, list[float](), -1.0
+        self.hessian, self._along, self._most = hessian, list[float](), -1.0
         self.ends = 0.0
         """The largest error at the ends of the spectrum."""
         self.worst = hessian.x
@@ -191,8 +186,8 @@ class _Check:
         return statistics.fmean(self._along) if self._along else 0.0
 
     def _off(self, v: Tensor, claimed: float, largest: float) -> float:
-        (again,) = vectors.dots((v, self._hessian.measure(v, largest)))
-        off = CLAIMED * abs(again - claimed) + self._hessian.error_along(largest)
+        (again,) = vectors.dots((v, self.hessian.measure(v, largest)))
+        off = CLAIMED * abs(again - claimed) + self.hessian.error_along(largest)
         if off > self._most:
             self._most, self.worst = off, v
         return off
@@ -212,9 +207,9 @@ class _Check:
             self.along(process.vector(int(i)), float(values[i]), process.largest)
 
 
-def _exact(hessian: Hessian, space: Space, width: float, generator: torch.Generator, check: _Check) -> Density:
+def _exact(check: _Check, space: Space, width: float, generator: torch.Generator) -> Density:
     """The density of all eigenvalues, each of which is computed: d products."""
-    d = space.dimension
+    hessian, d = check.hessian, space.dimension
     known = _every_value(hessian, space, generator, check)
     if known is None:
         return _nothing(hessian, d)
