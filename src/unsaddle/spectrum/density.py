@@ -91,8 +91,7 @@ def spectral_density(
     is INACCURATE if it exceeds the width of the smoothing at an end, or, in the trace, what the probes scatter by;
     and where no two radii agree in the first place. At kinks, as a ReLU has them, products are taken between them.
 
-    Cost: probes·steps gradients, 50 for each probe by default, and 12 to 18 more; about four times as
-    many where it is looked for again between kinks. Memory: steps + 5 vectors.
+    Cost: probes·steps gradients, 50 for each probe by default, and 12 to 18 more. Memory: steps + 5 vectors.
 
     >>> from unsaddle import Function
     >>> sizes = torch.linspace(-1.0, 3.0, 60, dtype=torch.float64)
@@ -125,7 +124,7 @@ def density_of(
     """The density in a space. Where two radii disagree because of kinks, once more, by products between them."""
     check = _Check(hessian)
     found = _checked_density(check, space, width, probes, steps, generator)
-    if found.status is not Status.INACCURATE or check.worst is None:
+    if found.status is not Status.INACCURATE:
         return found
     between = nearer_kinks(hessian, check.worst, generator)
     if between is None:
@@ -136,7 +135,6 @@ def density_of(
 def _checked_density(
     check: _Check, space: Space, width: float, probes: int | None, steps: int | None, generator: torch.Generator
 ) -> Density:
-    """The density by products of the check's Hessian, and its status by the check."""
     hessian = check.hessian
     resolved = math.ceil(STEPS_A_WIDTH / width)
     steps = resolved if steps is None else steps
@@ -179,8 +177,8 @@ class _Check:
         self.hessian, self._along, self._most = hessian, list[float](), -1.0
         self.ends = 0.0
         """The largest error at the ends of the spectrum."""
-        self.worst: Tensor | None = None
-        """The unit vector with the largest error; None if no error is a number."""
+        self.worst = hessian.x
+        """The vector with the largest error."""
 
     @property
     def mean(self) -> float:
