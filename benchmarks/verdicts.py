@@ -48,6 +48,8 @@ REASONS = {
     "may miss": "TOO_FEW_SAMPLES",
     "farther from x": "STAIRCASE",
     "but no value": "VALUES",
+    "where F ends": "F_ENDS",
+    "beyond them no value": "KINKS_TURN_UP",
 }
 """Of verdicts that are undecided after an extraction that was not."""
 ZERO = 1e-6
@@ -72,6 +74,7 @@ DECIDED = {
     "lower precision inside": ("float64",),  # float32 there is bfloat16 inside.
     "underflow": BOTH,
     "odd truncation": BOTH,
+    "trained ReLU": ("float64",),  # float32 has no room between kinks.
     "memory": BOTH,
     "soft beside stiff": BOTH,
     "norm of x": BOTH,
@@ -84,7 +87,7 @@ DECIDED = {
 kinks, not where the gradient is not that of F."""
 UNDECIDED, DECIDED_BF16 = 0.05, 0.6
 
-WITHOUT_BF16 = ("zoo", "memory", "rough gradients", "published")
+WITHOUT_BF16 = ("zoo", "trained ReLU", "memory", "rough gradients", "published")
 """The zoo is there for its 50 seeds; what bf16 does to saddles like these, `symmetric` tells. Solvers and functions of
 others compute in float32 at least."""
 

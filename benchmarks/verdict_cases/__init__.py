@@ -36,6 +36,7 @@ from benchmarks.verdict_cases.landscape import (
 )
 from benchmarks.verdict_cases.memory import memory, rough
 from benchmarks.verdict_cases.published import published
+from benchmarks.verdict_cases.trained_relu import trained_relu
 
 FAMILIES: dict[str, Callable[[int, str], Case]] = {
     "random spectra": random_spectra,
@@ -56,6 +57,7 @@ FAMILIES: dict[str, Callable[[int, str], Case]] = {
     "odd truncation": odd_truncation,
     "kinks beside x": kinks_beside,
     "kinks at x": kinks_at_x,
+    "trained ReLU": trained_relu,
     "memory": memory,
     "rough gradients": rough,
     "soft beside stiff": soft_beside_stiff,

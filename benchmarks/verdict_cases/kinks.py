@@ -7,6 +7,7 @@ says what is right then. In bf16 the point that goes in and the gradient that co
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import torch
@@ -45,7 +46,7 @@ def by_values(
     and `reach_along(v)` that of the nearest one on the line x + sv, s of either sign.
 
     - *saddle* is right if F falls along v and along −v at one length, or if the Hessian holds along v as far as the
-      resolution and vᵀHv < 0; one way is enough if the reason says "one way";
+      resolution and vᵀHv < 0; one way is enough if the verdict says so: "one way", or "not along its opposite";
     - *minimum* is false if F falls by more than εs + γs²/2, which ε and γ allow, along a known direction at a length s
       of one to four resolutions, or if the Hessian holds that far and λ_min < −γ;
     - *not stationary* is right only if F falls in proportion to s, by at least εs/2.
@@ -63,7 +64,7 @@ def by_values(
             v = verdict.direction.double()
             v = v / v.norm()
             curved = reach_along(v) > r and float(v @ hessian @ v) < 0.0
-            enough = any if "one way" in verdict.reason else all
+            enough = any if re.search("one way|not along its opposite", str(verdict)) else all
             fallen = any(enough(falls(sign * v, s, 0.0) for sign in (1.0, -1.0)) for s in lengths)
             return "right" if curved or fallen else "false saddle"
         signed = [sign * v for v in downhill for sign in (1.0, -1.0)]
@@ -89,6 +90,7 @@ def kinked(
     rise: Callable[[Tensor], float],
     rounding: float,
     *known: Tensor,
+    seed: int = 0,
 ) -> Case:
     """The case of a function with kinks. F may fall along `known` directions, and along the lowest eigenvector.
 
@@ -103,6 +105,7 @@ def kinked(
         lowest=float(eigenvalues[0]),
         largest=float(eigenvalues.abs().max()),
         curvature=lambda v: float(v @ hessian @ v),
+        seed=seed,
         reach=reach,
         judge=by_values(rise, rounding, downhill, hessian, reach, reach_along),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from unsaddle import Function
+from benchmarks.verdict_cases.landscape import barriers
+from unsaddle import Function, is_minimum
 from unsaddle.judgement.half_precision import averaged_gradient, has_barrier
 
 DOUBLE = torch.float64
@@ -44,3 +45,11 @@ def test_the_mean_of_pairs_is_better_than_one_gradient_and_knows_its_error() -> 
     assert f.cost.gradients == 16
     assert seen.norm < 0.7 * float(f.grad(x).norm())
     assert seen.norm <= seen.error(0.05)  # The truth is zero.
+
+
+def test_gradients_beyond_the_end_of_f_show_no_saddle() -> None:
+    # log(t) is NaN for t < 0, and its gradient 1/t is not. A wall lies within the distance of the measurement.
+    case = barriers(2_000_037, "float32")
+    found = is_minimum(case.objective, case.x)
+    assert found.kind == "undecided"
+    assert "where F ends" in found.reason

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
+from unsaddle.measure.values import VALUE_ROUNDING
 from unsaddle.objective import SampledFunction
-
-VALUE_ROUNDING = 16.0
-"""Rounding of a computed value, in units of precision·size: some for the sum, some for the formula."""
 
 
 class DisplacedFunction:

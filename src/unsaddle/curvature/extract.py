@@ -238,7 +238,8 @@ def run(search: Search, extractor: Extractor) -> tuple[Search, Candidate]:
 def confirm(search: Search, name: str, candidate: Candidate, scale: Scale) -> Curvature:
     """Measures the candidate again: no direction is returned unmeasured."""
     evidence = {
-        key: getattr(candidate, key) for key in ("lowest", "history", "deciding", "start", "upper", "survey", "jump")
+        key: getattr(candidate, key)
+        for key in ("lowest", "history", "deciding", "start", "upper", "survey", "jump", "piece")
     }
     evidence["bound"] = _bound(search, candidate, scale)
     if not math.isnan(candidate.hessian_lipschitz):

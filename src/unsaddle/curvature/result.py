@@ -104,6 +104,8 @@ class Candidate:
     """What gradients around x told before the search, if the extractor looked."""
     jump: float = 0.0
     """If there is no answer: how far the gradient jumped where the search probed, at kinks or by noise."""
+    piece: float = 0.0
+    """If the answer is that of the piece between kinks that x lies in: how far from x it was seen. Else 0."""
     history: tuple[tuple[int, float], ...] = ()
 
 
@@ -166,6 +168,8 @@ class Curvature:
     jump: float = 0.0
     """How far the gradient jumped where searches probed, at kinks or by noise. If there is a direction all the same, it
     was found so far from x that jumps did not count, and its curvature is how F bends over that distance."""
+    piece: float = 0.0
+    """If the answer is that of the piece of F between kinks that x lies in: how far from x it was seen. Else 0."""
     not_finite: str = ""
     """If a model's loss or gradient was NaN or infinite at x itself: which of its tensors, in words."""
     measurements: tuple[Measurement, ...] = ()
@@ -186,8 +190,13 @@ class Curvature:
 
     @property
     def over_kinks(self) -> str:
-        """A sentence, if F was found to bend down only on one side of x, or only over a distance with kinks or noise;
-        else empty."""
+        """A sentence, if kinks are next to x: whether the answer is that between them, that on one side of x, or that
+        over a distance with kinks or noise; else empty."""
+        if self.piece > 0.0:
+            return (
+                f" Kinks, as of ReLU, are next to x: this holds for the piece of F between them, seen within "
+                f"{self.piece:.1g} of x."
+            )
         if self.direction is not None and self.measurements[0].sided:
             return " That is how F bends one way. On the other side of x there is a kink, nearer than could be seen."
         if self.direction is None or self.jump <= SMALL_JUMP * abs(self.curvature) * self.measurements[0].radius:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from unsaddle.cost import Ledger
-from unsaddle.curvature.displaced import VALUE_ROUNDING
 from unsaddle.escape.line_search import by_values
 from unsaddle.measure import batches
 from unsaddle.measure.mean_error import farthest_from, mean_error
+from unsaddle.measure.values import VALUE_ROUNDING
 from unsaddle.objective import Objective
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.displaced import VALUE_ROUNDING
 from unsaddle.curvature.result import Curvature
+from unsaddle.measure.values import VALUE_ROUNDING
 from unsaddle.objective import SampledFunction
 
 SHARES = (1e-3, 1e-2, 1e-1)

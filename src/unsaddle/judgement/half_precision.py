@@ -1,4 +1,4 @@
-"""Checks of a verdict where half precision may be inside of the function: do gradients or values contradict it?"""
+"""Checks of a verdict by values, and by gradients farther out: half precision inside of F, and where F ends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.displaced import VALUE_ROUNDING
 from unsaddle.curvature.result import Curvature
 from unsaddle.judgement.judge import Kind
 from unsaddle.measure import batches
 from unsaddle.measure.noise import GRADIENT_ROUNDINGS, LOW_PRECISION_RADIUS, gradient_noise
+from unsaddle.measure.values import VALUE_ROUNDING, follow_gradients
 from unsaddle.objective import SampledFunction
 
 BARRIER_LENGTHS = {torch.float64: 5, torch.float32: 2}
@@ -43,7 +43,7 @@ def contradicts(
     evaluated where nothing is suspicious.
     """
     around = found.survey
-    if around is None or kind is Kind.UNDECIDED:
+    if around is None or kind is Kind.UNDECIDED or found.piece > 0.0:  # There, values follow gradients.
         return False
     if kind is Kind.SADDLE and around.nearest > 0.0:
         assert found.direction is not None
@@ -64,6 +64,15 @@ def contradicts(
     return False
 
 
+def steps_next_to_x(f: SampledFunction, x: Tensor, found: Curvature, generator: torch.Generator) -> bool:
+    """Whether "nothing" was found within a step of a staircase: products farther out differ, and values next to x do
+    not follow gradients. Nothing is evaluated where products agree."""
+    around = found.survey
+    if around is None or around.steady or around.drowned or around.nearest > 0.0:
+        return False
+    return not follow_gradients(f, x, vectors.norm(x), generator)
+
+
 def averaged_gradient(f: SampledFunction, x: Tensor, generator: torch.Generator) -> batches.SampledGradient:
     """∇f(x) as the mean over pairs of points x ± u, u random and so long that half precision rounds afresh.
 
@@ -76,6 +85,13 @@ def averaged_gradient(f: SampledFunction, x: Tensor, generator: torch.Generator)
             yield 1, f.grad(x + u).clone().add_(f.grad(x - u)).div_(2.0)
 
     return batches.mean_gradient(pairs())
+
+
+def ends_within(f: SampledFunction, x: Tensor, found: Curvature) -> bool:
+    """Whether F is not finite where the curvature was measured. Gradients may be: that of a logarithm is, beyond 0."""
+    assert found.direction is not None
+    points = (torch.add(x, found.direction, alpha=sign * found.measurements[0].radius) for sign in (1.0, -1.0))
+    return not all(math.isfinite(float(f.value(point))) for point in points)
 
 
 def values_rise(f: SampledFunction, x: Tensor, found: Curvature) -> bool:

@@ -96,13 +96,13 @@ def _judged(
     known_to = max(abs(found.upper - found.lowest), FLAT * found.smoothness)
     if is_flat(found, FLAT):
         reason += f" Along one direction F is flat, to {known_to:.1g}: there, terms of higher order decide."
-    return Judgement(Kind.MINIMUM, reason)
+    return Judgement(Kind.MINIMUM, reason + found.over_kinks)
 
 
 def _two_ways(found: Curvature, gradient_norm: float, fall: float) -> str:
     """What to do where the gradient is not small: it and negative curvature, if that was seen, promise a fall each."""
     if found.direction is None:
-        return "The gradient is not small: follow it."
+        return f"The gradient is not small: follow it.{found.over_kinks}"
     at, promise = found.measurements[-1], gradient_norm**2 / (2.0 * found.smoothness)
     better = f", where F falls by {fall:.2g}: {_compared(promise, fall)}" if fall > 0.0 else ""
     better = ", but no lower point was found along it" if fall == 0.0 else better

@@ -25,10 +25,10 @@ from unsaddle.judgement.gradient_promise import (
     gradient_promise,
     small_along_itself,
 )
-from unsaddle.judgement.half_precision import STAIRCASE, contradicts, values_rise
+from unsaddle.judgement.half_precision import STAIRCASE, contradicts, ends_within, steps_next_to_x, values_rise
 from unsaddle.judgement.judge import Judgement, Kind, judge
 from unsaddle.judgement.measured_gradient import Gradient, measured_gradient
-from unsaddle.judgement.reasons import VALUES_DO_NOT_FALL
+from unsaddle.judgement.reasons import F_ENDS, KINKS_TURN_UP, VALUES_DO_NOT_FALL
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError, hessian_error, look_again
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.judgement.watch import watched
@@ -215,6 +215,8 @@ def _may_be_explained(
     soft = found.curvature > -found.gamma and seen.least <= seen.eps and known
     promised = seen.most**2 / (2.0 * abs(found.curvature))
     promised *= 1.0 if seen.in_metric else asked.stretch(found) ** 2
+    if soft and found.piece > 0.0 == drop.value:  # Beyond the kinks next to x nothing is left of it.
+        return True
     if not soft or not 0.0 < drop.value <= promised:
         return False
     enough = CLEARLY_LESS * drop.value
@@ -240,7 +242,9 @@ def _contested(
     # If products near x and farther out agree, the gradient is sure, and values may be too coarse.
     steady = found.survey is not None and found.survey.steady
     if judgement.kind is Kind.SADDLE and drop.value == 0.0 and (not steady or values_rise(f, x, found)):
-        return Judgement(Kind.UNDECIDED, VALUES_DO_NOT_FALL), seen
+        return Judgement(Kind.UNDECIDED, KINKS_TURN_UP if found.piece > 0.0 else VALUES_DO_NOT_FALL), seen
+    if judgement.kind is Kind.SADDLE and not drop.both_ways and ends_within(f, x, found):
+        return Judgement(Kind.UNDECIDED, F_ENDS.format(radius=found.measurements[0].radius)), seen
     if contradicts(f, x, found, judgement.kind, seen.unit * (seen.least - seen.eps), generator):
         return Judgement(Kind.UNDECIDED, STAIRCASE), seen
     # The gradient is asked only if it may promise more: at a saddle it is zero, and this costs nothing.
@@ -253,6 +257,8 @@ def _contested(
             return Judgement(Kind.NOT_STATIONARY, BETTER_WAY.format(**ways)), seen._replace(eps=small)
     if judgement.kind is not Kind.MINIMUM or sampled:
         return judgement, seen
+    if steps_next_to_x(f, x, found, generator):
+        return Judgement(Kind.UNDECIDED, STAIRCASE), seen
     falls = flat_fall(f, x, found)
     if falls is not None:
         return Judgement(Kind.UNDECIDED, falls.reason), seen

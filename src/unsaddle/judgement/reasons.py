@@ -38,7 +38,7 @@ SENTENCES = {
 
 KINK = (
     "The gradient jumps next to x, by about {jump:.1g}: F has a kink there, as ReLU, abs and max-pooling have. "
-    "Smooth F, or pass {action}."
+    "Smooth F, or {resolve}."
 )
 ROUNDING = (
     "Rounding hides what is sought: gradients are off by {noise:.1g}, as in a lower precision. {compute} {action}."
@@ -49,11 +49,19 @@ ZERO_HESSIAN = (
 )
 NARROW = (
     "The curvature of F changes within {radius:.1g} of x, and {hides} what is nearer: gradients are off by "
-    "{noise:.1g}. {compute} {action}."
+    "{noise:.1g}. Smooth F, or {resolve}."
 )
 MEMORY = (
     "The gradient at x, taken again after a move, differs by {noise:.1g}: an iterative solver inside starts where it "
     "ended. Tighten its tolerance, or pass {action}."
+)
+F_ENDS = (
+    "F is NaN or infinite at a distance of {radius:.1g} from x, where its gradients show negative curvature: they do "
+    "not count there. Pass an x that is farther from where F ends."
+)
+KINKS_TURN_UP = (
+    "Between the kinks next to x, as of ReLU, F bends down along a direction, but beyond them no value along it is "
+    "lower than F(x). Smooth F, or pass another x."
 )
 VALUES_DO_NOT_FALL = (
     "Gradients show negative curvature along a direction, but no value along it is lower than F(x): the gradient is "
@@ -80,7 +88,7 @@ def reason_for(found: Curvature, more_samples: str) -> str:
     gamma = max(error / LARGEST_NOISE_SHARE, 2.0 * found.gamma)
     visible = gamma < found.smoothness / 2.0
     action = f"gamma={gamma:.1g} to ask for what can be seen" if visible else "an x that is farther from it"
-    seen = {"noise": found.noise, "jump": found.jump, "action": action} | _by_precision(found)
+    seen = {"noise": found.noise, "jump": found.jump, "action": action} | _by_precision(found, action)
     if found.survey is not None and found.survey.has_memory:
         return MEMORY.format(**seen)
     if found.status is Status.PRECISION_TOO_LOW:
@@ -90,8 +98,11 @@ def reason_for(found: Curvature, more_samples: str) -> str:
     return KINK.format(**seen)
 
 
-def _by_precision(found: Curvature) -> dict[str, str]:
-    """What hides curvature, and what to do about it. In float64 it is seldom the rounding of x."""
+def _by_precision(found: Curvature, action: str) -> dict[str, str]:
+    """What hides curvature, and what to do about it. In float64 it is seldom the rounding of x. In float32 a larger γ
+    does not help among kinks: float64 has room between them."""
     if any(v.dtype == torch.float64 for v in found.deciding):
-        return {"hides": "kinks such as those of ReLU, or a lower precision inside, hide", "compute": "Pass"}
-    return {"hides": "rounding hides", "compute": "Compute in float64, or pass"}
+        hides = "kinks such as those of ReLU, or a lower precision inside, hide"
+        return {"hides": hides, "compute": "Pass", "resolve": f"pass {action}"}
+    again = "compute in float64 and pass x again"
+    return {"hides": "rounding hides", "compute": "Compute in float64, or pass", "resolve": again}

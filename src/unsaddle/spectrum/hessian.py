@@ -18,14 +18,21 @@ from torch import Tensor
 from unsaddle import checks, vectors
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.kinks import (
+    GRADIENTS_A_PRODUCT,
+    MOST_GRADIENTS,
+    SPARE_GRADIENTS,
+    BetweenKinks,
+    between_kinks,
+    may_have_kinks,
+)
 from unsaddle.curvature.krylov.attempts import FARTHER, FARTHEST
 from unsaddle.curvature.question import RELATIVE_GAMMA, Question
 from unsaddle.measure.direction import ROUNDINGS
-from unsaddle.measure.noise import FIRST_RADIUS, is_low_precision
+from unsaddle.measure.noise import FIRST_RADIUS
 from unsaddle.measure.survey import Survey, survey
 from unsaddle.objective import BaseObjective, Objective, as_objective, point_of, with_its_ranks
 from unsaddle.ranks import Ranks, together
-from unsaddle.spectrum.kinks import GRADIENTS_A_PRODUCT, MOST_GRADIENTS, SPARE_GRADIENTS, BetweenKinks, between_kinks
 from unsaddle.vectors import Array
 
 ROUNDING_SHARE = 0.03
@@ -42,9 +49,6 @@ FARTHER_OUT = 2.0
 AGREE, CONTRADICT = 0.02, 0.1
 """Products at two radii are those of a Hessian if they differ by the first share at most. Where they differ by more
 than the second one, there is no Hessian to be seen."""
-
-HALF_PRECISION = 0.5
-"""Half precision is inside if more than this share of a gradient's entries has the trailing zeros of half precision."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -195,7 +199,7 @@ def _beside_kinks(hessian: Hessian, generator: torch.Generator) -> Hessian:
     Asked along the product of a random vector, where eigenvalues are large.
     """
     f_hat = hessian.f_hat
-    if not _may_have_kinks(hessian):
+    if not hessian.is_finite or not may_have_kinks(f_hat, hessian.around):
         return hessian
     q = f_hat.product(vectors.random_direction(hessian.x, generator), hessian.first)
     length = vectors.norm(q)
@@ -220,20 +224,10 @@ def nearer_kinks(hessian: Hessian, v: Tensor, generator: torch.Generator) -> Hes
 
     The first comparison is along one vector. Kinks may lie elsewhere.
     """
-    if hessian.between is not None or hessian.kinks or not _may_have_kinks(hessian):
+    if hessian.between is not None or hessian.kinks or not may_have_kinks(hessian.f_hat, hessian.around):
         return None
     between = between_kinks(hessian.f_hat, v, generator)
     return None if between is None else replace(hessian, between=between)
-
-
-def _may_have_kinks(hessian: Hessian) -> bool:
-    """Whether kinks may be to blame for products that disagree: not where gradients are known not to be precise, as
-    those of solvers, of half precision, of differences, and of narrow structure next to x."""
-    f_hat, around = hessian.f_hat, hessian.around
-    if not hessian.is_finite or around.has_memory or around.narrow > 0.0:
-        return False
-    coarse = is_low_precision(f_hat.grad0, HALF_PRECISION)
-    return not coarse and not f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0
 
 
 class HessianOperator:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.displaced import VALUE_ROUNDING
 from unsaddle.escape.line_search import by_slopes
+from unsaddle.measure.values import VALUE_ROUNDING
 from unsaddle.objective import SampledFunction
 from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim import policy

@@ -9,6 +9,7 @@ import torch
 
 from unsaddle.curvature.krylov.attempts import STEPS, Attempt, Attempts, opened
 from unsaddle.curvature.krylov.certificate import KrylovCandidate
+from unsaddle.curvature.krylov.piece import search_in_piece
 from unsaddle.curvature.krylov.quadratic import CHECK_GRADIENTS, checked
 from unsaddle.curvature.krylov.runs import (
     gradient_error,
@@ -91,7 +92,8 @@ def careful_search(search: Search) -> Candidate:
     if kept is not None:
         return kept
     assert failed is not None
-    return _undecided(search, failed, attempts)
+    inside = search_in_piece(search, failed, around) if radius_is_open else None
+    return _undecided(search, failed, attempts) if inside is None else inside
 
 
 def _same_size(kept: KrylovCandidate, candidate: KrylovCandidate) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.kinks import BetweenKinks
 from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Observer
@@ -63,6 +64,8 @@ class KrylovSettings:
     """Take products from both sides, (∇f(x+rq) − ∇f(x−rq))/(2r), with two gradients each."""
     gap: Gap | None = None
     """Take central products between kinks, each as near to x as its two sides agree; None for one radius."""
+    between: BetweenKinks | None = None
+    """Take the products of the piece that x lies in; None for those above."""
     basis: int = 20
     """Vectors to keep."""
     farther: int = 0
@@ -170,6 +173,10 @@ def krylov(
 
     def take_product(q: Tensor, out: Tensor) -> None:
         nonlocal radius, gap
+        if settings.between is not None:
+            settings.between.multiply(q, out)
+            radius = settings.between.radius
+            return
         if gap is None:
             (f_hat.central_product if settings.central else f_hat.product)(q, radius, out)
             return
@@ -204,7 +211,8 @@ def krylov(
         if seen.size == 0 or not math.isfinite(float(seen.values[0])):
             return math.inf
         # Of the projected matrix, in norm, at most; and of a product, where few entries cannot show it.
-        error = seen.size * seen.asymmetry + math.sqrt(2.0) * settings.noise / radius
+        of_product = math.sqrt(2.0) * settings.noise / radius if settings.between is None else settings.between.rounding
+        error = seen.size * seen.asymmetry + of_product
         if process.exhausted:
             return max(0.0, error - float(seen.values[0]))
         return seen.excluded(allowed, 2.0 * largest()) + error
@@ -236,7 +244,7 @@ def krylov(
 
     proven = False
     for step in range(settings.num_steps):
-        if gap is None:
+        if gap is None and settings.between is None:
             radius = settings.radius(gamma_for_radius())
         if not process.expand():
             return candidate(Status.NOT_FINITE)

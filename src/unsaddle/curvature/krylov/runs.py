@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.displaced import VALUE_ROUNDING, DisplacedFunction
+from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.krylov.certificate import SURE, KrylovCandidate, KrylovSettings, krylov
 from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.search import Search
 from unsaddle.measure.between_kinks import Gap, excludes_stairs, holds_far_out, measured
 from unsaddle.measure.direction import on_same_sample
+from unsaddle.measure.values import VALUE_ROUNDING
 
 FEW_DIMENSIONS = 10
 """In so few dimensions a search goes on until every eigenvalue is known."""
@@ -50,7 +51,7 @@ def run(
     candidate = search.within_budget(
         settings,
         lambda s: krylov(search.f_hat, s, search.generator, keep_history=keep_history, start=start),
-        calls_a_step=BETWEEN_KINKS if settings.gap else 1 + settings.central,
+        calls_a_step=BETWEEN_KINKS if settings.gap or settings.between else 1 + settings.central,
         extra_calls=extra_calls,
     )
     assert isinstance(candidate, KrylovCandidate)

@@ -1,4 +1,4 @@
-"""Products between the kinks next to x, for spectra of functions whose gradient jumps: ReLU, max-pooling.
+"""Products between the kinks next to x, for functions whose gradient jumps: ReLU, max-pooling.
 
 The Hessian of such a function at x is that of the piece that x lies in. Probes that leave the piece see jumps of the
 gradient instead. They look like noise, and noise asks for probes farther out, where there are more of them.
@@ -15,7 +15,8 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.measure.between_kinks import Gap, Opposite, gap, opposite
-from unsaddle.measure.noise import FIRST_RADIUS
+from unsaddle.measure.noise import FIRST_RADIUS, is_low_precision
+from unsaddle.measure.survey import Survey
 
 START = {torch.float32: 5e-5, torch.float64: 1e-9}
 """The first radius that is tried between kinks, as a share of ‖x‖: some times that of a first search, as rounding falls
@@ -56,23 +57,37 @@ GRADIENTS_A_PRODUCT, SPARE_GRADIENTS = 4, 32
 last one ended, at most. The first ones may come nearer in several steps."""
 
 
+HALF_PRECISION = 0.5
+"""Half precision is inside if more than this share of a gradient's entries has the trailing zeros of half precision."""
+
+
+def may_have_kinks(f_hat: DisplacedFunction, around: Survey) -> bool:
+    """Whether kinks may be to blame for products that disagree: not where gradients are known not to be precise, as
+    those of solvers, of half precision, of differences, and of narrow structure next to x."""
+    if around.has_memory or around.narrow > 0.0 or is_low_precision(f_hat.grad0, HALF_PRECISION):
+        return False
+    return not f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0
+
+
 class BetweenKinks:
     """∇²f(x)v by central products, each as near to x as its two sides agree.
 
     Attributes:
+        within: the gap between kinks.
         radius: of the last product.
         jump: the largest part of a product that a kink may have added, in norm: where its two sides did not agree even
             at the nearest radius. 0 if they always did.
+        beside: whether x lies on a kink, so that this is one of several pieces that meet in x.
     """
 
-    def __init__(self, f_hat: DisplacedFunction, within: Gap) -> None:
-        self._f_hat, self._within, self._begin = f_hat, within, within.radius
+    def __init__(self, f_hat: DisplacedFunction, within: Gap, *, beside: bool) -> None:
+        self._f_hat, self.within, self.beside, self._begin = f_hat, within, beside, within.radius
         self.radius, self.jump = within.radius, 0.0
 
     @property
     def noise(self) -> float:
         """The rounding of a product at the last radius, in norm."""
-        return math.sqrt(2.0) * self._within.noise / self.radius
+        return math.sqrt(2.0) * self.within.noise / self.radius
 
     @property
     def rounding(self) -> float:
@@ -84,7 +99,7 @@ class BetweenKinks:
         probes = self._probes(q, self._begin)
         torch.div(probes.difference, self._way(q, probes.radius), out=out)
         first_was_clean, self.radius = len(probes.evens) == 1 and probes.clean, probes.radius
-        self._begin = min(WIDER * self.radius, self._within.farthest) if first_was_clean else self.radius
+        self._begin = min(WIDER * self.radius, self.within.farthest) if first_was_clean else self.radius
 
     def again(self, v: Tensor) -> Tensor:
         """∇²f(x)v in a new vector, at another radius than that of the last product. As many gradients."""
@@ -99,7 +114,7 @@ class BetweenKinks:
 
     def _probes(self, v: Tensor, begin: float) -> Opposite:
         f_hat = self._f_hat
-        probes = opposite(f_hat.f, f_hat.x, v, f_hat.grad0, replace(self._within, radius=begin), sides=True)
+        probes = opposite(f_hat.f, f_hat.x, v, f_hat.grad0, replace(self.within, radius=begin), sides=True)
         if not probes.clean:
             self.jump = max(self.jump, probes.evens[-1] / (2.0 * probes.radius))
         return probes
@@ -125,7 +140,7 @@ def between_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Gene
     )  # fmt: skip
     if within is None:
         return None
-    found = BetweenKinks(f_hat, within)
+    found = BetweenKinks(f_hat, within, beside=jump is not None)
     near = torch.empty_like(x)
     found.multiply(along, near)
     nearer = opposite(f, x, along, grad0, replace(within, radius=found.radius / 2.0), sides=True)
@@ -167,7 +182,9 @@ def _level(f_hat: DisplacedFunction, generator: torch.Generator) -> tuple[float,
         seconds.append(vectors.norm(even))
         farther = sides
     level = LEVEL * min((second for second in seconds if second > 0.0), default=0.0)
-    return level, even if seconds[-1] > level else None
+    # At a jump of the Hessian at x, the two sides differ by the same share at every radius.
+    same = AGREE * vectors.norm(farther[0] - farther[1])
+    return level, even if seconds[-1] > min(level, same) else None
 
 
 def _aside(f_hat: DisplacedFunction, jump: Tensor, level: float, generator: torch.Generator) -> DisplacedFunction:

@@ -14,9 +14,9 @@ from tests.spectrum.networks import crowded, rectified
 from unsaddle import Function, ModelObjective, eigenpairs, morse_index, spectral_density
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.kinks import between_kinks
 from unsaddle.spectrum import Status, hessian_operator
 from unsaddle.spectrum.hessian import hessian_at
-from unsaddle.spectrum.kinks import between_kinks
 
 DTYPES = [(torch.float64, 1e-6), (torch.float32, 2e-2)]
 

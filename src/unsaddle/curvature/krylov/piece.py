@@ -1,0 +1,112 @@
+"""The search in the piece of f that x lies in, for functions with kinks: where no other search decides."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.kinks import MOST_GRADIENTS, BetweenKinks, between_kinks, may_have_kinks
+from unsaddle.curvature.krylov.certificate import KrylovCandidate
+from unsaddle.curvature.krylov.quadratic import STEADY
+from unsaddle.curvature.krylov.runs import run, settings_for
+from unsaddle.curvature.result import Status
+from unsaddle.curvature.search import Search
+from unsaddle.measure.between_kinks import measured
+from unsaddle.measure.noise import FIRST_RADIUS
+from unsaddle.measure.survey import Survey
+from unsaddle.measure.values import VALUE_ROUNDING, follow_gradients
+from unsaddle.objective import SampledFunction
+
+STEPS = 300
+"""The most steps of the search."""
+
+LENGTHS = (1.0, 0.25, 0.0625)
+"""Shares of the radius of an earlier search at which values are asked for along its lowest direction."""
+
+CHECKS = 8
+"""Gradients that are kept for the checks of the result."""
+
+
+def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> KrylovCandidate | None:
+    """Searches the Hessian of the piece that x lies in; None if kinks leave no room, or that would not decide.
+
+    A direction that is found is measured there. "Nothing" counts if x lies on no kink, products are symmetric and the
+    same at another radius, and values do not fall along the lowest direction of the earlier search, which saw f beyond
+    the kinks. Where x lies on a kink, f may fall in the piece on its other side.
+
+    A function that computes in less than the precision of x looks like one with kinks: between two of its steps it
+    lacks a part. Its values do not follow its gradients there, so none is searched whose values do not.
+    """
+    f_hat, x = search.f_hat, search.x
+    if not search.affords(2 * MOST_GRADIENTS) or not may_have_kinks(f_hat, around):
+        return None
+    q = f_hat.product(vectors.random_direction(x, search.generator), FIRST_RADIUS[x.dtype] * (f_hat.x_norm or 1.0))
+    length = vectors.norm(q)
+    if not 0.0 < length < math.inf or not follow_gradients(f_hat.f, x, f_hat.x_norm, search.generator):
+        return None
+    between = between_kinks(f_hat, q.div_(length), search.generator)
+    if between is None:
+        return None
+    settings = settings_for(
+        search, num_steps=STEPS, noise=between.within.noise, smallest_radius=between.radius, between=between
+    )
+    found = run(search, settings, CHECKS, search.question.keep_history)
+    found = replace(found, survey=around, piece=between.radius, jump=failed.jump)
+    if found.exhausted or found.status not in (Status.FOUND, Status.NOTHING_FOUND):
+        return None
+    if found.status is Status.FOUND:
+        found = _measured(f_hat, found, between)
+        return found if found.is_confirmed else None
+    if between.beside or not _is_hessian(found, between) or _falls_beyond(f_hat, failed):
+        return None
+    wanted = search.question.seen_counts and found.lowest < -found.asymmetry - between.rounding
+    seen = _measured(f_hat, replace(found, vector=found.deciding[0].clone()), between) if wanted else found
+    return seen if seen.is_confirmed else found
+
+
+def _measured(f_hat: DisplacedFunction, found: KrylovCandidate, between: BetweenKinks) -> KrylovCandidate:
+    """The candidate, with the curvature along its vector measured between the kinks."""
+    assert found.vector is not None
+    v = found.vector.div_(vectors.norm(found.vector))
+    f, x, g, smoothness = f_hat.f, f_hat.x, f_hat.grad0, found.scale.smoothness
+    seen = measured(f, x, v, g, between.within, claimed=found.claimed, smoothness=smoothness)
+    return replace(found, vector=v, measured=seen)
+
+
+def _is_hessian(found: KrylovCandidate, between: BetweenKinks) -> bool:
+    """Whether products were symmetric, and are the same at another radius along the lowest and the highest direction:
+    up to γ/2 along the lowest one, up to a share of L1 along the highest."""
+    scale = found.scale
+    if found.asymmetry + between.jump > scale.gamma / 2.0:
+        return False
+    for v, claimed, allowed in (
+        (found.deciding[0], found.lowest, scale.gamma / 2.0),
+        (found.deciding[-1], scale.smoothness, STEADY * scale.smoothness),
+    ):
+        (seen,) = vectors.dots((v, between.again(v)))
+        if not abs(abs(seen) - abs(claimed)) <= allowed:
+            return False
+    return True
+
+
+def _falls_beyond(f_hat: DisplacedFunction, earlier: KrylovCandidate) -> bool:
+    """Whether f bends down along the lowest direction of an earlier search, by values within its radius."""
+    v = earlier.vector if earlier.vector is not None else next(iter(earlier.deciding), None)
+    if v is None:
+        return False
+    v = v / vectors.norm(v)
+    for share in LENGTHS:
+        above, below = (_value(f_hat.f, f_hat.x, v, sign * share * earlier.scale.radius) for sign in (1.0, -1.0))
+        rounding = VALUE_ROUNDING * torch.finfo(v.dtype).eps * (abs(above) + abs(below) + abs(f_hat.value0))
+        if not above + below - 2.0 * f_hat.value0 >= -rounding:
+            return True
+    return False
+
+
+def _value(f: SampledFunction, x: Tensor, v: Tensor, alpha: float) -> float:
+    return float(f.value(torch.add(x, v, alpha=alpha)))
