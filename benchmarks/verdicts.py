@@ -74,7 +74,6 @@ DECIDED = {
     "lower precision inside": ("float64",),  # float32 there is bfloat16 inside.
     "underflow": BOTH,
     "odd truncation": BOTH,
-    "trained ReLU": ("float64",),  # float32 has no room between kinks.
     "memory": BOTH,
     "soft beside stiff": BOTH,
     "norm of x": BOTH,

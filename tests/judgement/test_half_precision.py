@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.verdict_cases.landscape import barriers
+from benchmarks.verdict_cases.memory import memory
 from unsaddle import Function, is_minimum
 from unsaddle.judgement.half_precision import averaged_gradient, has_barrier
 
@@ -53,3 +54,22 @@ def test_gradients_beyond_the_end_of_f_show_no_saddle() -> None:
     found = is_minimum(case.objective, case.x)
     assert found.kind == "undecided"
     assert "where F ends" in found.reason
+
+
+def test_a_solver_that_diverged_once_does_not_end_f() -> None:
+    """The line search for the drop goes far out, where the solver inside becomes NaN, and stays so."""
+    y = torch.zeros((), dtype=DOUBLE)
+
+    def value_and_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+        nonlocal y
+        y = y + torch.where(x.abs().max() > 30.0, torch.nan, 0.0)
+        return x[0] ** 2 - x[1] ** 2 + y, torch.stack([2.0 * x[0], -2.0 * x[1]]) + y
+
+    assert is_minimum(Function(value_and_grad, gradient=True), torch.zeros(2, dtype=DOUBLE)).kind == "saddle"
+
+
+def test_gradients_of_a_solver_are_no_staircase() -> None:
+    """Values follow them over the distance of the search. Nearer to x they do not."""
+    for index in (1_000_008, 1_000_026, 1_000_030, 1_000_040):
+        case = memory(index, "float64")
+        assert is_minimum(case.objective, case.x).kind == "minimum"

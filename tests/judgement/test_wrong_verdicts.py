@@ -73,14 +73,23 @@ def test_a_fall_on_one_side_alone_is_named() -> None:
         assert "but not along its opposite" in str(verdict).splitlines()[0]
 
 
-@pytest.mark.parametrize("d", [1, 2])
-@pytest.mark.parametrize("where", [0.0, 1.0])
+@pytest.mark.parametrize(("where", "d"), [(0.0, 1), (0.0, 2), (1.0, 1), (1.0, 2), (1.0, 20)])
 def test_a_hessian_that_jumps_at_x_makes_no_minimum(where: float, d: int) -> None:
-    """0.1z² − z|z| falls on one side."""
+    """0.1z² − z|z| + z⁴ falls on one side, by 0.2025. Both sides of the kink are searched."""
     x0 = torch.full((d,), where, dtype=DOUBLE)
-    f = Function(lambda x: (0.1 * (x - x0) ** 2).sum() - (x[0] - where) * (x[0] - where).abs())
-    for seed in range(5):
-        assert is_minimum(f, x0, seed=seed).kind != "minimum"
+
+    def fun(x: Tensor) -> Tensor:
+        z = x - x0
+        return (0.1 * z**2).sum() - z[0] * z[0].abs() + z[0] ** 4
+
+    verdicts = [is_minimum(Function(fun), x0, seed=seed) for seed in range(5)]
+    assert all(verdict.kind != "minimum" for verdict in verdicts)
+    saddles = [verdict for verdict in verdicts if verdict.kind == "saddle"]
+    assert len(saddles) >= 3
+    for verdict in saddles:
+        assert verdict.curvature == pytest.approx(-1.8, rel=0.05)
+        assert 0.1 < verdict.drop < 0.203
+        assert "but not along its opposite" in str(verdict).splitlines()[0]
 
 
 def test_a_lower_precision_is_seen_in_variables_that_are_zero() -> None:

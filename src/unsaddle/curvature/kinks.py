@@ -26,6 +26,10 @@ LEVEL_RADII, LEVEL = (1.0, 0.5, 0.25), 3.0
 """Rounding is measured at these shares of the first radius of a search: nearer to x few coordinates move, and gradients
 round less than in a product. Parts of gradients that are not linear count as rounding up to so many times the least."""
 
+EXACT = 16.0
+"""Where a second difference is exactly zero, rounding counts as so many units of precision: some for the sum, some for
+the point beside a kink, which is farther out."""
+
 NEAREST = {torch.float32: 3.0, torch.float64: 1e4}
 """The nearest radius of a product, in roundings of x. Nearer, a third of it would be rounding; in float64, 1e-4."""
 
@@ -73,15 +77,17 @@ class BetweenKinks:
     """∇²f(x)v by central products, each as near to x as its two sides agree.
 
     Attributes:
+        f_hat: f at x, or at a point beside the kink that x lies on.
         within: the gap between kinks.
         radius: of the last product.
         jump: the largest part of a product that a kink may have added, in norm: where its two sides did not agree even
             at the nearest radius. 0 if they always did.
-        beside: whether x lies on a kink, so that this is one of several pieces that meet in x.
+        side: None if x lies on no kink. Else several pieces meet in x: 1 or −1 is the side of the kink where products
+            are taken, 0 stands for products across it.
     """
 
-    def __init__(self, f_hat: DisplacedFunction, within: Gap, *, beside: bool) -> None:
-        self._f_hat, self.within, self.beside, self._begin = f_hat, within, beside, within.radius
+    def __init__(self, f_hat: DisplacedFunction, within: Gap, side: float | None) -> None:
+        self.f_hat, self.within, self.side, self._begin = f_hat, within, side, within.radius
         self.radius, self.jump = within.radius, 0.0
 
     @property
@@ -108,20 +114,24 @@ class BetweenKinks:
 
     def _way(self, v: Tensor, radius: float) -> float:
         """How far the two points x ± rv are apart along v: 2r, but for the rounding of their coordinates."""
-        x = self._f_hat.x
+        x = self.f_hat.x
         (way,) = vectors.dots((v, torch.add(x, v, alpha=radius).sub_(torch.sub(x, v, alpha=radius))))
         return way if way > 0.0 else 2.0 * radius
 
     def _probes(self, v: Tensor, begin: float) -> Opposite:
-        f_hat = self._f_hat
+        f_hat = self.f_hat
         probes = opposite(f_hat.f, f_hat.x, v, f_hat.grad0, replace(self.within, radius=begin), sides=True)
         if not probes.clean:
             self.jump = max(self.jump, probes.evens[-1] / (2.0 * probes.radius))
         return probes
 
 
-def between_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Generator) -> BetweenKinks | None:
+def between_kinks(
+    f_hat: DisplacedFunction, along: Tensor, generator: torch.Generator, sides: tuple[float, ...] = (1.0, -1.0)
+) -> BetweenKinks | None:
     """Products between the kinks next to x, if there is room for them; None if not.
+
+    Where x lies on a kink, its sides are tried in the order given.
 
     There is if, along a unit vector that the Hessian does not map to zero, the two sides of x agree at some radius, the
     product at half of it is the same, and not far shorter than farther out, and products are symmetric.
@@ -131,8 +141,9 @@ def between_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Gene
     f, x, grad0, scale, dtype = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0, f_hat.x.dtype
     nearest = NEAREST[dtype] * torch.finfo(dtype).eps * scale
     level, jump = _level(f_hat, generator)
+    side = None
     if jump is not None:
-        f_hat = _aside(f_hat, jump, level, generator)
+        f_hat, side = _aside(f_hat, jump, level, generator, sides)
         f, x, grad0 = f_hat.f, f_hat.x, f_hat.grad0
     within = gap(
         f, x, f_hat.x_norm, grad0, generator, along=along, level=level, start=START[dtype] * scale, nearest=nearest,
@@ -140,7 +151,7 @@ def between_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Gene
     )  # fmt: skip
     if within is None:
         return None
-    found = BetweenKinks(f_hat, within, beside=jump is not None)
+    found = BetweenKinks(f_hat, within, side)
     near = torch.empty_like(x)
     found.multiply(along, near)
     nearer = opposite(f, x, along, grad0, replace(within, radius=found.radius / 2.0), sides=True)
@@ -181,25 +192,32 @@ def _level(f_hat: DisplacedFunction, generator: torch.Generator) -> tuple[float,
         seconds += [vectors.norm(far - 2.0 * near) for far, near in zip(farther, sides, strict=False)]
         seconds.append(vectors.norm(even))
         farther = sides
-    level = LEVEL * min((second for second in seconds if second > 0.0), default=0.0)
+    # A second difference of zero is an accident, or exact: then a gradient's own rounding is what is left.
+    nearest = LEVEL_RADII[-1] * first
+    of_x = vectors.norm(farther[0]) * (1.0 + f_hat.x_norm / nearest)  # L1·‖x + u‖
+    rounding = EXACT * torch.finfo(x.dtype).eps * (f_hat.grad_norm + of_x)
+    level = LEVEL * min(second or rounding for second in seconds)
     # At a jump of the Hessian at x, the two sides differ by the same share at every radius.
     same = AGREE * vectors.norm(farther[0] - farther[1])
     return level, even if seconds[-1] > min(level, same) else None
 
 
-def _aside(f_hat: DisplacedFunction, jump: Tensor, level: float, generator: torch.Generator) -> DisplacedFunction:
-    """f at a point that is a few roundings away from the kink which x lies on, or at x if that is no better.
+def _aside(
+    f_hat: DisplacedFunction, jump: Tensor, level: float, generator: torch.Generator, sides: tuple[float, ...]
+) -> tuple[DisplacedFunction, float]:
+    """f at a point that is a few roundings away from the kink which x lies on, and on which side of it; f at x and 0 if
+    that is no better.
 
     The gradient jumps across a kink along its normal. Up to five gradients on each side that is tried.
     """
     x, way = f_hat.x, ASIDE * FIRST_RADIUS[f_hat.x.dtype] * (f_hat.x_norm or 1.0)
     normal, v = jump / vectors.norm(jump), vectors.random_direction(x, generator)
-    for sign in (1.0, -1.0):
+    for sign in sides:
         there = DisplacedFunction(f_hat.f, torch.add(x, normal, alpha=sign * way))
         for u in (normal, v):
             probes = [there.f.grad_at_sum(there.x, u, side * way / 2.0) - there.grad0 for side in (1.0, -1.0)]
             if not vectors.norm(probes[0] + probes[1]) <= level:
                 break
         else:
-            return there
-    return f_hat
+            return there, sign
+    return f_hat, 0.0

@@ -192,13 +192,13 @@ class Curvature:
     def over_kinks(self) -> str:
         """A sentence, if kinks are next to x: whether the answer is that between them, that on one side of x, or that
         over a distance with kinks or noise; else empty."""
+        if self.direction is not None and self.measurements[0].sided:
+            return " That is how F bends one way. On the other side of x there is a kink, nearer than could be seen."
         if self.piece > 0.0:
             return (
                 f" Kinks, as of ReLU, are next to x: this holds for the piece of F between them, seen within "
                 f"{self.piece:.1g} of x."
             )
-        if self.direction is not None and self.measurements[0].sided:
-            return " That is how F bends one way. On the other side of x there is a kink, nearer than could be seen."
         if self.direction is None or self.jump <= SMALL_JUMP * abs(self.curvature) * self.measurements[0].radius:
             return ""
         return (

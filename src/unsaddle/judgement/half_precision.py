@@ -68,9 +68,9 @@ def steps_next_to_x(f: SampledFunction, x: Tensor, found: Curvature, generator: 
     """Whether "nothing" was found within a step of a staircase: products farther out differ, and values next to x do
     not follow gradients. Nothing is evaluated where products agree."""
     around = found.survey
-    if around is None or around.steady or around.drowned or around.nearest > 0.0:
+    if around is None or around.steady or around.drowned or around.nearest > 0.0 or around.has_memory:
         return False
-    return not follow_gradients(f, x, vectors.norm(x), generator)
+    return not follow_gradients(f, x, vectors.norm(x), generator, found.radius)
 
 
 def averaged_gradient(f: SampledFunction, x: Tensor, generator: torch.Generator) -> batches.SampledGradient:
@@ -88,10 +88,12 @@ def averaged_gradient(f: SampledFunction, x: Tensor, generator: torch.Generator)
 
 
 def ends_within(f: SampledFunction, x: Tensor, found: Curvature) -> bool:
-    """Whether F is not finite where the curvature was measured. Gradients may be: that of a logarithm is, beyond 0."""
+    """Whether F is not finite where the curvature was measured, and is at x. Gradients may be finite there: that of a
+    logarithm is, beyond 0. Up to three values."""
     assert found.direction is not None
-    points = (torch.add(x, found.direction, alpha=sign * found.measurements[0].radius) for sign in (1.0, -1.0))
-    return not all(math.isfinite(float(f.value(point))) for point in points)
+    points = [torch.add(x, found.direction, alpha=sign * found.measurements[0].radius) for sign in (1.0, -1.0)]
+    # A solver inside that diverged once may be NaN everywhere.
+    return not all(math.isfinite(float(f.value(point))) for point in points) and math.isfinite(float(f.value(x)))
 
 
 def values_rise(f: SampledFunction, x: Tensor, found: Curvature) -> bool:

@@ -23,8 +23,10 @@ CLEAR = 100.0
 """Values are taken so far apart that their difference is so many roundings."""
 
 
-def follow_gradients(f: SampledFunction, x: Tensor, x_norm: float, generator: torch.Generator) -> bool:
-    """Whether values change along the gradient as it says, at random points a little off x.
+def follow_gradients(
+    f: SampledFunction, x: Tensor, x_norm: float, generator: torch.Generator, radius: float = 0.0
+) -> bool:
+    """Whether values change along the gradient as it says, at random points a little off x, over `radius` at least.
 
     A function that rounds x to a lower precision is constant between two steps, and its gradient is not zero there. A
     kink, as of ReLU, changes a slope, but values follow it. Where values are too coarse to tell, they count as
@@ -44,7 +46,7 @@ def follow_gradients(f: SampledFunction, x: Tensor, x_norm: float, generator: to
         rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(float(value))
         if slope == 0.0:
             continue
-        apart = max(CLEAR * rounding / slope, FIRST_RADIUS[x.dtype] * size)
+        apart = max(CLEAR * rounding / slope, FIRST_RADIUS[x.dtype] * size, radius)
         if apart > ASIDE * size:
             continue
         above, below = (float(f.value(torch.add(there, grad, alpha=sign * apart / slope))) for sign in (1.0, -1.0))

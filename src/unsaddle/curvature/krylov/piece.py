@@ -35,9 +35,11 @@ CHECKS = 8
 def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> KrylovCandidate | None:
     """Searches the Hessian of the piece that x lies in; None if kinks leave no room, or that would not decide.
 
-    A direction that is found is measured there. "Nothing" counts if x lies on no kink, products are symmetric and the
-    same at another radius, and values do not fall along the lowest direction of the earlier search, which saw f beyond
-    the kinks. Where x lies on a kink, f may fall in the piece on its other side.
+    A direction that is found is measured there. "Nothing" counts if products are symmetric and the same at another
+    radius, and values do not fall along the lowest direction of the earlier search, which saw f beyond the kinks.
+
+    Where x lies on a kink, the pieces on both of its sides are searched. "Nothing" does not count there. A direction
+    counts if the gradient does not jump across the kink.
 
     A function that computes in less than the precision of x looks like one with kinks: between two of its steps it
     lacks a part. Its values do not follow its gradients there, so none is searched whose values do not.
@@ -49,8 +51,18 @@ def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> 
     length = vectors.norm(q)
     if not 0.0 < length < math.inf or not follow_gradients(f_hat.f, x, f_hat.x_norm, search.generator):
         return None
-    between = between_kinks(f_hat, q.div_(length), search.generator)
-    if between is None:
+    q = q.div_(length)
+    between = between_kinks(f_hat, q, search.generator)
+    found = None if between is None else _searched(search, between, failed, around)
+    if found is None and between is not None and between.side and search.affords(2 * MOST_GRADIENTS):
+        other = between_kinks(f_hat, q, search.generator, sides=(-between.side,))
+        found = None if other is None else _searched(search, other, failed, around)
+    return found
+
+
+def _searched(search: Search, between: BetweenKinks, failed: KrylovCandidate, around: Survey) -> KrylovCandidate | None:
+    """What the search of one piece found; None if that would not decide."""
+    if between.side == 0.0:
         return None
     settings = settings_for(
         search, num_steps=STEPS, noise=between.within.noise, smallest_radius=between.radius, between=between
@@ -59,22 +71,32 @@ def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> 
     found = replace(found, survey=around, piece=between.radius, jump=failed.jump)
     if found.exhausted or found.status not in (Status.FOUND, Status.NOTHING_FOUND):
         return None
+    if between.side is not None and _gradient_jumps(search.f_hat, between.f_hat, found.scale.smoothness):
+        return None
     if found.status is Status.FOUND:
-        found = _measured(f_hat, found, between)
+        found = _measured(found, between)
         return found if found.is_confirmed else None
-    if between.beside or not _is_hessian(found, between) or _falls_beyond(f_hat, failed):
+    if between.side is not None or not _is_hessian(found, between) or _falls_beyond(search.f_hat, failed):
         return None
     wanted = search.question.seen_counts and found.lowest < -found.asymmetry - between.rounding
-    seen = _measured(f_hat, replace(found, vector=found.deciding[0].clone()), between) if wanted else found
+    seen = _measured(replace(found, vector=found.deciding[0].clone()), between) if wanted else found
     return seen if seen.is_confirmed else found
 
 
-def _measured(f_hat: DisplacedFunction, found: KrylovCandidate, between: BetweenKinks) -> KrylovCandidate:
+def _gradient_jumps(at: DisplacedFunction, beside: DisplacedFunction, smoothness: float) -> bool:
+    """Whether the gradient jumps across the kink that x lies on, by more than curvature explains. Then f rises or falls
+    there in proportion to the distance, and curvature does not decide. One gradient."""
+    way = beside.x - at.x
+    even = at.f.grad_at_sum(at.x, way, -1.0) + beside.grad0 - 2.0 * at.grad0
+    return vectors.norm(even) > 4.0 * smoothness * vectors.norm(way)
+
+
+def _measured(found: KrylovCandidate, between: BetweenKinks) -> KrylovCandidate:
     """The candidate, with the curvature along its vector measured between the kinks."""
     assert found.vector is not None
     v = found.vector.div_(vectors.norm(found.vector))
-    f, x, g, smoothness = f_hat.f, f_hat.x, f_hat.grad0, found.scale.smoothness
-    seen = measured(f, x, v, g, between.within, claimed=found.claimed, smoothness=smoothness)
+    at, smoothness = between.f_hat, found.scale.smoothness
+    seen = measured(at.f, at.x, v, at.grad0, between.within, claimed=found.claimed, smoothness=smoothness)
     return replace(found, vector=v, measured=seen)
 
 
