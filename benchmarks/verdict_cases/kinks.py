@@ -46,7 +46,8 @@ def by_values(
     and `reach_along(v)` that of the nearest one on the line x + sv, s of either sign.
 
     - *saddle* is right if F falls along v and along −v at one length, or if the Hessian holds along v as far as the
-      resolution and vᵀHv < 0; one way is enough if the verdict says so: "one way", or "not along its opposite";
+      resolution and vᵀHv < 0; one way is enough if the verdict says so: "one way", or "not along its opposite". If it
+      says that it measured over a distance, because nearer to x the gradient jumps: if F bends down over that distance;
     - *minimum* is false if F falls by more than εs + γs²/2, which ε and γ allow, along a known direction at a length s
       of one to four resolutions, or if the Hessian holds that far and λ_min < −γ;
     - *not stationary* is right only if F falls in proportion to s, by at least εs/2.
@@ -66,6 +67,9 @@ def by_values(
             curved = reach_along(v) > r and float(v @ hessian @ v) < 0.0
             enough = any if re.search("one way|not along its opposite", str(verdict)) else all
             fallen = any(enough(falls(sign * v, s, 0.0) for sign in (1.0, -1.0)) for s in lengths)
+            if verdict.evidence.jump > 0.0 and verdict.evidence.over_kinks:
+                over = verdict.evidence.measurements[0].radius
+                curved = curved or rise(over * v) + rise(-over * v) < -2.0 * rounding
             return "right" if curved or fallen else "false saddle"
         signed = [sign * v for v in downhill for sign in (1.0, -1.0)]
         if verdict.kind == "minimum":

@@ -47,6 +47,8 @@ def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> 
     f_hat, x = search.f_hat, search.x
     if not search.affords(2 * MOST_GRADIENTS) or not may_have_kinks(f_hat, around):
         return None
+    if around.nearest > 0.0 and x.dtype == torch.float32:  # Half precision inside, of which values tell too little.
+        return None
     q = f_hat.product(vectors.random_direction(x, search.generator), FIRST_RADIUS[x.dtype] * (f_hat.x_norm or 1.0))
     length = vectors.norm(q)
     if not 0.0 < length < math.inf or not follow_gradients(f_hat.f, x, f_hat.x_norm, search.generator):
