@@ -57,3 +57,9 @@ def test_noise_along_a_flat_direction_is_no_fall():
 
     kinds = {is_minimum(Function(fun, gradient=True), ZERO, seed=seed).kind for seed in range(20)}
     assert kinds == {"minimum"}
+
+
+def test_a_fall_of_higher_order_is_seen_in_float32_too():
+    verdict = is_minimum(Function(lambda x: x[1] ** 2 - 5.0 * x[0] ** 4), torch.zeros(2))
+    assert verdict.kind == "undecided"
+    assert "So x is no minimum" in verdict.reason

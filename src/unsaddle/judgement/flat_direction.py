@@ -20,9 +20,12 @@ GROWTH = 100.0
 """From a length to the next, ten times as long, a fall of third order grows 1000 times. Noise does not grow, and what a
 gradient promises grows ten times."""
 
-SOFT = 1e-7
+SOFT = {torch.float64: 1e-7, torch.float32: 1e-5}
 """Values are asked along a curvature up to this share of the largest. A cubic term, measured from one side, looks like
-as much: its L2 times the probe radius."""
+as much: its L2 times the probe radius. In float32 more would take soft minima beside stiff directions for flat."""
+
+CLEARLY = 2.0
+"""A fall counts if it is so many times what the curvature that was seen explains."""
 
 FALLS = (
     "Along one direction F is flat to second order, and falls {ways} by terms of higher order: by {fall:.2g} at a "
@@ -59,8 +62,10 @@ def flat_fall(f: SampledFunction, x: Tensor, found: Curvature) -> FlatFall | Non
 
     Cost: seven values if the direction is soft, none if it is not.
     """
-    soft = found.deciding and abs(found.lowest) <= SOFT * found.smoothness
-    return falls_along(f, x, found.deciding[0]) if soft else None
+    soft = found.deciding and abs(found.lowest) <= SOFT[x.dtype] * found.smoothness
+    falls = falls_along(f, x, found.deciding[0]) if soft else None
+    explained = 0.0 if falls is None else 0.5 * abs(found.lowest) * falls.length**2
+    return falls if falls is not None and falls.fall > CLEARLY * explained else None
 
 
 def falls_along(f: SampledFunction, x: Tensor, v: Tensor) -> FlatFall | None:
