@@ -59,6 +59,8 @@ def contradicts(
         rise.sub_(f.grad(torch.sub(x, found.direction, alpha=far)))
         return not vectors.dots((found.direction, rise))[0] < 0.0
     if kind is Kind.NOT_STATIONARY:
+        if x.dtype == torch.float64 and not around.broken:  # Products agree, so nothing coarser than float32 is inside.
+            return GRADIENT_ROUNDINGS * around.noise >= excess
         beyond = gradient_noise(f.grad, x, vectors.norm(x), f.grad(x).clone(), generator, LOW_PRECISION_RADIUS)
         return GRADIENT_ROUNDINGS * beyond.noise >= excess
     return False

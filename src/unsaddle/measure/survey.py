@@ -30,8 +30,8 @@ DECAYS = (0.05, 0.75)
 derivative jumps, a half. Steps of a staircase do not fall, or vanish at once. A factor within these limits is taken for
 truncation."""
 
-INWARDS = (8.0, 64.0)
-"""How much nearer than the far rung products on a staircase are tried. The last is 1.6e-5 of x: float32 resolves it."""
+INWARDS = 8.0
+"""From a rung to the next one nearer to x, where the first two contradict each other."""
 
 FEW_VARIABLES = 64
 """With fewer, none may cross a step of half precision at `LOW_PRECISION_SHIFT`. A rung at `LOW_PRECISION_RADIUS` is
@@ -172,14 +172,28 @@ def _staircase(seen: Survey, rung: Callable[[float], _Rung], near: _Rung, middle
     decays = DECAYS[0] * off <= half_off <= DECAYS[1] * off and (middle is far or middle.apart(near) <= half_off)
     if near.size > 0.0 and decays:
         return seen
-    first = far
-    for share in INWARDS:
-        nearer = rung(far.radius / share)
-        if nearer.contradicts(far, 0.0) or nearer.drowned:
-            break
-        first = nearer
+    found = _steady_rung(rung, near, far)
+    first = far if found is None else found
     noise = first.noise if seen.again is None else max(first.noise, seen.noise)
     longer = near.size > NARROW * first.size and not near.drowned and seen.again is None
     narrow = near.radius if longer and near.radius < first.radius else 0.0
-    seen = replace(seen, nearest=first.radius, narrow=narrow, suspicious=True, broken=first is far)
-    return replace(seen, noise=noise, curvature=first.size, drowned=first.drowned)
+    seen = replace(seen, nearest=first.radius, narrow=narrow, suspicious=True, broken=found is None)
+    return replace(seen, noise=noise, far_noise=first.noise, curvature=first.size, drowned=first.drowned)
+
+
+def _steady_rung(rung: Callable[[float], _Rung], near: _Rung, far: _Rung) -> _Rung | None:
+    """The nearest rung, on the way in from the far one, up to which products agree with each other; None if none do.
+
+    On the way in, truncation falls from rung to rung, and rounding grows. So the way ends where two products that
+    disagree are no nearer to each other than the two before them, or where products that agreed do so no more. Still
+    nearer to x, within a step of a staircase, they agree again, and mislead: those that agree with the near rung do not
+    count.
+    """
+    last, apart, steady = far, math.inf, None
+    while last.radius > INWARDS * near.radius:
+        nearer = rung(last.radius / INWARDS)
+        change, agrees = nearer.apart(last), not (nearer.contradicts(last, 0.0) or nearer.drowned)
+        if nearer.size == 0.0 or (not agrees and (steady is not None or change > apart)):
+            break
+        last, apart, steady = nearer, change, nearer if agrees else steady
+    return steady if steady is not None and steady.contradicts(near, 0.0) else None
