@@ -36,6 +36,9 @@ NEAR = 3.0
 NEARER = 0.5
 """A curvature that is steady only nearer to x than this share of a search's radius tells where to search instead."""
 
+SMOOTHER = 0.5
+"""The asymmetry of products is that of truncation if it falls by this factor from one search to a nearer one."""
+
 MET = 10.0
 """Jumps of the gradient that a search met count as jumps from this multiple of the noise on."""
 
@@ -116,7 +119,8 @@ class Attempts:
         if around.narrow > 0.0 and radius_is_open:
             inside = replace(inside, noise=0.0, smallest_radius=around.narrow, largest_radius=around.nearest)
             self.left.insert(0, Attempt(settings=inside, noise=0.0, near=True, narrow=True))
-        self._learned_at = math.inf
+        self._central = Attempt(settings=far_out, noise=self.noise, near=True)
+        self._learned_at = self._asymmetry = math.inf
 
     def _attempt(self, settings: KrylovSettings) -> Attempt:
         return Attempt(settings=settings, noise=self.noise, met=self.noise if settings.central else 0.0)
@@ -129,15 +133,19 @@ class Attempts:
         """Changes what is left by how an attempt failed, if none nearer to x has told before.
 
         Where the curvature along its direction was steady nearer to x, a search from both sides is made there. Where
-        the gradient jumps, only searches next to x may do, or those so far out that jumps do not count.
+        the gradient jumps, only searches next to x may do, or those so far out that jumps do not count. Products that
+        become more symmetric nearer to x show truncation, not kinks: half of it cancels in those from both sides.
         """
         if not self.left or failed.scale.radius >= self._learned_at:
             return
-        self._learned_at = failed.scale.radius
+        truncated = failed.asymmetry < SMOOTHER * self._asymmetry < math.inf
+        self._learned_at, self._asymmetry = failed.scale.radius, failed.asymmetry
         met, seen = failed.jump / math.sqrt(2.0), failed.measured
         if met > MET * self.noise:
             far = [replace(a, settings=replace(a.settings, noise=met), met=failed.jump) for a in self._far]
             self.left = [a for a in self.left if a.near] + far
+        if truncated:
+            self.left.insert(0, self._central)
         if seen is not None and seen.consistent and seen.radius <= NEARER * failed.scale.radius:
             there = replace(self._plain, central=True, noise=0.0, smallest_radius=seen.radius)
             self.left.insert(0, self._attempt(there))
