@@ -6,13 +6,12 @@ The Hessian that counts is that of the piece between kinks; beyond it, values co
 from __future__ import annotations
 
 import functools
-import itertools
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.verdict_cases.case import DTYPES, Case
+from benchmarks.verdict_cases.classifiers import Classifier
 from benchmarks.verdict_cases.kinks import ROUNDING, kinked
 from unsaddle import Function
 
@@ -22,40 +21,12 @@ POINTS = 60
 DECAY = 1e-3
 
 
-@functools.cache
-def _data(index: int) -> tuple[Tensor, Tensor]:
-    """All rows of a data set in float64, each column of mean 0 and variance 1; and their classes."""
-    from sklearn import datasets
-
-    load = (datasets.load_breast_cancer, datasets.load_wine, datasets.load_iris)[index % 3]
-    inputs, labels = load(return_X_y=True)
-    return torch.from_numpy((inputs - inputs.mean(0)) / inputs.std(0)), torch.from_numpy(labels)
-
-
-class _Network:
-    """A classifier whose weights are one vector."""
-
-    def __init__(self, index: int) -> None:
-        self.inputs, self.labels = _data(index)
-        hidden = ((8, 4), (16,), (6, 6, 6))[index // 3 % 3]
-        sizes = (self.inputs.shape[1], *hidden, int(self.labels.max()) + 1)
-        layers: list[nn.Module] = []
-        for a, b in itertools.pairwise(sizes):
-            layers += [nn.Linear(a, b), nn.ReLU()]
-        self.module = nn.Sequential(*layers[:-1]).double()
-        self._shapes = [(name, p.shape) for name, p in self.module.named_parameters()]
-
-    def _named(self, x: Tensor) -> dict[str, Tensor]:
-        parts = x.split([shape.numel() for _, shape in self._shapes])
-        return {name: part.view(shape) for (name, shape), part in zip(self._shapes, parts, strict=True)}
-
-    def loss(self, x: Tensor) -> Tensor:
-        outputs = torch.func.functional_call(self.module, self._named(x), self.inputs.to(x.dtype))
-        return nn.functional.cross_entropy(outputs, self.labels) + DECAY * x.square().sum()
+class _Network(Classifier):
+    """A classifier with ReLU, whose kinks are known."""
 
     def before_relu(self, x: Tensor) -> Tensor:
         """What goes into each ReLU, for each row, in one vector."""
-        named, seen, h = self._named(x), list[Tensor](), self.inputs
+        named, seen, h = self.named(x), list[Tensor](), self.inputs
         for k in range(0, len(self.module) - 1, 2):
             h = h @ named[f"{k}.weight"].T + named[f"{k}.bias"]
             seen.append(h.flatten())
@@ -65,26 +36,8 @@ class _Network:
 
 @functools.cache
 def _trained(index: int) -> tuple[_Network, Tensor]:
-    with torch.random.fork_rng():
-        torch.manual_seed(index)
-        network = _Network(index)
-    x = nn.utils.parameters_to_vector(network.module.parameters()).detach().clone().requires_grad_()
-    optimizer: Any
-    if index % 2:
-        optimizer, rounds = torch.optim.Adam([x], lr=1e-2), 1000
-    else:
-        how = {"line_search_fn": "strong_wolfe", "tolerance_grad": 1e-10, "tolerance_change": 1e-14}
-        optimizer, rounds = torch.optim.LBFGS([x], max_iter=500, **how), 1
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = network.loss(x)
-        loss.backward()
-        return loss
-
-    for _ in range(rounds):
-        optimizer.step(closure)
-    return network, x.detach()
+    network = _Network(index, nn.ReLU, DECAY)
+    return network, network.trained(adam=1000) if index % 2 else network.trained(lbfgs=500)
 
 
 def trained_relu(index: int, precision: str) -> Case:
