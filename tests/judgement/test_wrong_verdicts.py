@@ -170,3 +170,14 @@ def test_values_that_rise_have_a_veto() -> None:
     verdict = is_minimum(f, torch.zeros(3, dtype=DOUBLE))
     assert verdict.kind == "undecided"
     assert "no value along it is lower" in verdict.reason
+
+
+@pytest.mark.parametrize("dtype", [DOUBLE, torch.float32])
+def test_products_that_are_not_symmetric_make_no_saddle_where_no_value_falls(dtype: torch.dtype) -> None:
+    """A loss that rounds to zero, and gradients that lack a part by rounding: they are the gradient of nothing."""
+    for seed in range(5):
+        g = torch.Generator().manual_seed(seed)
+        a = torch.randn(30, 30, generator=g, dtype=DOUBLE).to(dtype)
+        x0 = torch.randn(30, generator=g, dtype=DOUBLE).to(dtype)
+        f = Function(lambda x, a=a, x0=x0: (x.new_zeros(()), a @ (x - x0)), gradient=True)
+        assert is_minimum(f, x0, seed=seed).kind == "undecided"

@@ -102,3 +102,17 @@ def test_what_is_not_finite_farther_out_leaves_the_near_rung() -> None:
     far = 1e-6 * float(x.norm())
     seen, calls = surveyed(lambda y: y.clone() if float((y - x).norm()) < far else y * math.nan, x)
     assert (calls, seen.curvature) == (5, pytest.approx(1.0, rel=0.1))
+
+
+@pytest.mark.parametrize("width", [1e-3, 3e-4, 1e-4])
+def test_a_ladder_finds_where_products_agree_between_truncation_and_a_staircase(width: float) -> None:
+    """Each entry is what is left of 1 + c·exp(t/width) − 1, c = 1e-9: steps of 1e-16 next to x, and another function far
+    out. So is the gradient of a cross entropy of nearly zero."""
+    x = normal(200, DOUBLE)
+    weights = torch.linspace(0.5, 2.0, 200, dtype=DOUBLE)
+    for seed in range(5):
+        seen, calls = surveyed(lambda y: (1.0 + 1e-9 * weights * torch.exp((y - x) / width)) - 1.0, x, seed)
+        assert not seen.broken
+        assert 1e-7 * width < seen.nearest < 10.0 * width
+        assert seen.curvature == pytest.approx(1e-9 / width * float(weights.square().mean().sqrt()), rel=0.4)
+        assert calls <= 31

@@ -239,7 +239,7 @@ def confirm(search: Search, name: str, candidate: Candidate, scale: Scale) -> Cu
     """Measures the candidate again: no direction is returned unmeasured."""
     evidence = {
         key: getattr(candidate, key)
-        for key in ("lowest", "history", "deciding", "start", "upper", "survey", "jump", "piece")
+        for key in ("lowest", "history", "deciding", "start", "upper", "survey", "jump", "piece", "asymmetry")
     }
     evidence["bound"] = _bound(search, candidate, scale)
     if not math.isnan(candidate.hessian_lipschitz):

@@ -106,6 +106,8 @@ class Candidate:
     """If there is no answer: how far the gradient jumped where the search probed, at kinks or by noise."""
     piece: float = 0.0
     """If the answer is that of the piece between kinks that x lies in: how far from x it was seen. Else 0."""
+    asymmetry: float = 0.0
+    """The largest difference between two products qᵀ∇²f(x)p and pᵀ∇²f(x)q that should be equal: an observed error."""
     history: tuple[tuple[int, float], ...] = ()
 
 
@@ -170,6 +172,8 @@ class Curvature:
     was found so far from x that jumps did not count, and its curvature is how F bends over that distance."""
     piece: float = 0.0
     """If the answer is that of the piece of F between kinks that x lies in: how far from x it was seen. Else 0."""
+    asymmetry: float = 0.0
+    """The largest difference between two products qᵀ∇²F(x)p and pᵀ∇²F(x)q that should be equal: an observed error."""
     not_finite: str = ""
     """If a model's loss or gradient was NaN or infinite at x itself: which of its tensors, in words."""
     measurements: tuple[Measurement, ...] = ()

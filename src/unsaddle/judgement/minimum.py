@@ -51,6 +51,9 @@ MEASURED_SIZES = "The variables are of very different sizes; the search ran in s
 CLEARLY_LESS = 0.25
 """The gradient does not explain a soft negative curvature if it promises less than this share of the fall along it."""
 
+SYMMETRIC = 0.05
+"""Where values show no fall, products have to be symmetric up to this share of the curvature that they claim."""
+
 GRADIENT_IN_METRIC = "The gradient, and what counts as stationary, are those of F(Sz), in the metric."
 
 
@@ -239,9 +242,7 @@ def _contested(
 
     Where that last one objects, as the better way down or for being so soft, ε is what it takes for small.
     """
-    # If products near x and farther out agree, the gradient is sure, and values may be too coarse.
-    steady = found.survey is not None and found.survey.steady
-    if judgement.kind is Kind.SADDLE and drop.value == 0.0 and (not steady or values_rise(f, x, found)):
+    if judgement.kind is Kind.SADDLE and drop.value == 0.0 and (not _is_sure(found) or values_rise(f, x, found)):
         return Judgement(Kind.UNDECIDED, KINKS_TURN_UP if found.piece > 0.0 else VALUES_DO_NOT_FALL), seen
     if judgement.kind is Kind.SADDLE and not drop.both_ways and ends_within(f, x, found):
         return Judgement(Kind.UNDECIDED, F_ENDS.format(radius=found.measurements[0].radius)), seen
@@ -267,6 +268,13 @@ def _contested(
         if seen.least > small:
             return Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), seen._replace(eps=small)
     return judgement, seen
+
+
+def _is_sure(found: Curvature) -> bool:
+    """Whether gradients are sure of a saddle where values show no fall, and may be too coarse: products near x and
+    farther out agree, and they are symmetric. Those of a gradient that lacks a part by rounding are not."""
+    steady = found.survey is not None and found.survey.steady
+    return steady and found.asymmetry <= SYMMETRIC * abs(found.curvature)
 
 
 def _explained(found: Curvature, sampled: bool) -> Curvature:

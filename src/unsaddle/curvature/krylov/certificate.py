@@ -94,9 +94,6 @@ class KrylovCandidate(Candidate):
 
     scale: Scale
     """γ as given or relative to L1; L1, the largest |eigenvalue| seen; σ; r, the radius of the last probe."""
-    asymmetry: float = 0.0
-    """The largest difference between two entries of QᵀHQ that should be equal: an observed error of the products."""
-
     steps: int = 0
     """Products that the search took."""
 
