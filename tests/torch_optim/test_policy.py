@@ -180,8 +180,8 @@ def test_after_the_burst_the_budget_says_when_to_measure():
 
 def test_what_is_not_decided_is_said_with_its_interval():
     state = State(phase=COLLECT, curvatures=[0.1, -0.5] * 8, gamma=0.1)
-    assert policy.awaited(state).startswith("Undecided so far: -0.2")
-    assert policy.awaited(state).endswith("after 16 steps.")
+    assert policy.awaited(state).startswith("Undecided so far whether it is a saddle: curvature -0.2")
+    assert policy.awaited(state).endswith(" on 16 fresh batches.")
     state.curvatures = state.curvatures[:3]
     assert "3 fresh ones are too few to tell" in policy.awaited(state)
 
