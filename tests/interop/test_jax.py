@@ -175,10 +175,12 @@ TREE = {"a": jnp.zeros((2, 2)), "b": {"c": jnp.zeros(()), "w": jnp.zeros(1)}}
 def test_where_names_the_leaves_of_a_pytree_and_pictures_are_drawn(ask):
     found = ask(wells, TREE)
     where = found.where()
-    assert where.names[0] == "b.w" and set(where.names) == {"a", "b.c", "b.w"}
+    assert where.names[0] == "b.w"
+    assert set(where.names) == {"a", "b.c", "b.w"}
     assert where.shares[0] == pytest.approx(1.0, abs=1e-3)
     assert dict(zip(where.names, where.sizes, strict=True)) == {"a": 4 / 6, "b.c": 1 / 6, "b.w": 1 / 6}
-    assert found.plot() is not None and "<img" in found._repr_html_()
+    assert found.plot() is not None
+    assert "<img" in found._repr_html_()
 
 
 def test_where_of_an_array_names_variables():

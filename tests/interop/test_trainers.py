@@ -100,10 +100,11 @@ def test_lightning_probes_by_itself_logs_verdicts_and_checkpoints_them(tmp_path)
     assert float(reconstruction(module.model, ROWS).detach()) < 0.7 * STUCK
     logged = [metrics for metrics in sink.seen if "neon/curvature" in metrics]
     assert logged[0]["neon/escaped"] == 1.0
-    assert logged[0]["neon/error"] > 0.0 and logged[0]["neon/decrease_error"] > 0.0
+    assert logged[0]["neon/error"] > 0.0
+    assert logged[0]["neon/decrease_error"] > 0.0
     table.save()
     with (tmp_path / "metrics.csv").open() as file:
-        assert [row["neon/verdict"] for row in csv.DictReader(file)][0] == "saddle"
+        assert next(row["neon/verdict"] for row in csv.DictReader(file)) == "saddle"
     trainer.save_checkpoint(tmp_path / "checkpoint")
     saved = torch.load(tmp_path / "checkpoint", weights_only=True)
     assert saved["optimizer_states"][0]["neon"]["events"][0]["verdict"] == "saddle"

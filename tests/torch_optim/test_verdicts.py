@@ -79,7 +79,8 @@ def test_a_probe_without_a_target_takes_the_objective_of_neon():
         neon.probe()
     objective = ModelObjective(model, lambda model, batch: model(batch[0]), [[torch.zeros(4, 3)]])
     event = Neon(torch.optim.SGD(model.parameters(), lr=0.1), objective).probe()
-    assert event.verdict == "saddle" and event.escaped
+    assert event.verdict == "saddle"
+    assert event.escaped
 
 
 def test_at_a_minimum_nothing_is_found():

@@ -99,7 +99,7 @@ class Leaves:
 
     def pieces(self, vector: Tensor) -> list[tuple[str, Tensor]]:
         """Each leaf's name and its part of the vector."""
-        return list(zip(self.names, vector.split(self._sizes), strict=True))
+        return list(zip(self.names, torch.split(vector, self._sizes), strict=True))
 
 
 def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:

@@ -83,9 +83,7 @@ def _judged(
         return Judgement(Kind.SADDLE, reason)
     if found.status is Status.SAMPLE_ONLY and found.measurements and found.measurements[-1].is_negative:
         at = found.measurements[-1]
-        reason = (
-            f"There is soft negative curvature, {measured(at.curvature, at.error)}, but the gradient is not known "
-        )
+        reason = f"There is soft negative curvature, {measured(at.curvature, at.error)}, but the gradient is not known "
         return Judgement(Kind.UNDECIDED, f"{reason}well enough to tell whether it explains that: {more_samples}.")
     if found.status is not Status.NOTHING_FOUND:
         return Judgement(Kind.UNDECIDED, reason_for(found, more_samples))

@@ -31,8 +31,8 @@ ALL_ZERO = f"{ZERO_HESSIAN} Layers that are all zero do this: re-initialise them
 
 
 NEARER = 16.0
-"""Products by differences are taken at three distances, each this much nearer to x. Where the Hessian is zero, they fall
-as the distance, or faster. Half of that is asked for."""
+"""Products by differences are taken at three distances, each this much nearer to x. Where the Hessian is zero, they
+fall as the distance, or faster. Half of that is asked for."""
 
 
 def hessian_vanishes(f: SampledFunction, x: Tensor, radius: float, seed: int) -> bool:

@@ -217,8 +217,9 @@ class Neon(Checkpointed):
 
         Args:
             target: an objective over the trained model, by default the `objective` of this `Neon`, or a closure as for
-                `step`. An objective draws its own fresh samples and gives a verdict at once. With a closure the answer may be "candidate": then pass closures
-                with other batches, or go on with `step(closure)`, until there is a verdict.
+                `step`. An objective draws its own fresh samples and gives a verdict at once. With a closure the answer
+                may be "candidate": then pass closures with other batches, or go on with `step(closure)`, until there
+                is a verdict.
             samples: |S| for an objective; None for everything.
         """
         target = self.objective if target is None else target

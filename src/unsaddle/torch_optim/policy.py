@@ -166,10 +166,10 @@ def awaited(state: State) -> str:
 def undecided(state: State) -> str:
     """A sentence on what is known of the candidate's curvature."""
     seen, n = collected(state), len(state.curvatures)
-    if not math.isfinite(seen.error):
-        return f"Undecided so far whether it is a saddle: negative curvature on one batch, and {n} fresh ones are too few to tell."
-    curvature = measured(seen.mean, seen.error)
-    return f"Undecided so far whether it is a saddle: curvature {curvature} on {counted(n, 'fresh batch', 'es')}."
+    told = f"negative curvature on one batch, and {n} fresh ones are too few to tell"
+    if math.isfinite(seen.error):
+        told = f"curvature {measured(seen.mean, seen.error)} on {counted(n, 'fresh batch', 'es')}"
+    return f"Undecided so far whether it is a saddle: {told}."
 
 
 def begin(state: State, direction: Tensor, *, radius: float, gamma: float, curvature: float, smoothness: float) -> None:
