@@ -38,6 +38,7 @@ RIGHT = {
     "noise": (noisy, lambda x: 2.0 * x),
     "ends": (lambda x: float(np.sqrt(1e-4 - x @ x)), lambda x: -x / np.sqrt(1e-4 - x @ x)),
     "constant": (lambda x: 1.0, lambda x: 0.0 * x),
+    "saturated": (lambda x: float(np.tanh(40.0 + x).sum()), lambda x: 1.0 / np.cosh(40.0 + x) ** 2),
     "quick": (lambda x: float(np.cos(1e4 * x).sum()), lambda x: -1e4 * np.sin(1e4 * x)),
 }
 
