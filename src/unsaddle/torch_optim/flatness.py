@@ -30,6 +30,9 @@ ALL_ZERO = f"{ZERO_HESSIAN} Layers that are all zero do this: re-initialise them
 """The sentence where the Hessian is zero. Three layers in a row have no curvature there, but they are not flat."""
 
 
+SOFT_LOSS = 1e-2
+"""The same share where the Hessian may be zero: a search that ended too far from x has seen some curvature."""
+
 NEARER = 16.0
 """Products by differences are taken at three distances, each this much nearer to x. Where the Hessian is zero, they
 fall as the distance, or faster. Half of that is asked for."""
@@ -74,13 +77,13 @@ class Flatness:
         norm = vectors.norm(kept)
         return kept.div_(norm) if norm > 0.0 else direction
 
-    def all_flat(self, found: Curvature, x: Tensor) -> bool:
-        """Whether no parameter changes the loss, by the gradient and the curvature at x."""
+    def all_flat(self, found: Curvature, x: Tensor, share: float = FLAT_LOSS) -> bool:
+        """Whether no parameter changes the loss by more than this share, by the gradient and the curvature at x."""
         reach = max(1.0, vectors.norm(x))
         curvature = found.smoothness if found.smoothness > 0.0 else 0.0  # nan where there was no extraction.
         change = (found.gradient_norm + curvature * reach) * reach
         loss = 0.0 if self._value is None else abs(float(self._value))
-        return found.status is Status.FLAT or change <= FLAT_LOSS * loss
+        return found.status is Status.FLAT or change <= share * loss
 
     def flat_tensors(self) -> tuple[float, str]:
         """The share of all parameters that is flat, and a sentence that names them."""

@@ -18,7 +18,7 @@ from unsaddle.torch_optim.batch import DrawnBatch
 from unsaddle.torch_optim.closure import ClosureObjective
 from unsaddle.torch_optim.events import CANDIDATE, Event
 from unsaddle.torch_optim.evidence import Evidence, Fields, of_step, of_the_negative
-from unsaddle.torch_optim.flatness import ALL_ZERO, Flatness, hessian_vanishes
+from unsaddle.torch_optim.flatness import ALL_ZERO, SOFT_LOSS, Flatness, hessian_vanishes
 from unsaddle.torch_optim.rules import Rules
 from unsaddle.torch_optim.state import COLLECT, IDLE, TRIAL, State
 from unsaddle.torch_optim.step_length import at, length_along, scattered
@@ -98,7 +98,8 @@ class Prober:
             self._begin(found, flatness.used(found.deciding[0]), radius, seen)
             return None
         if spent and found.lowest <= -found.gamma / 2.0:
-            zero = hessian_vanishes(objective.sample(), x, found.radius, question.seed)
+            soft = flatness.all_flat(found, x, SOFT_LOSS)
+            zero = soft and hessian_vanishes(objective.sample(), x, found.radius, question.seed)
             sentence = ALL_ZERO if zero else SPENT.format(question.max_gradients)
             return {"verdict": "undecided", "sentence": sentence, "curvature": seen}
         if kind is not Kind.MINIMUM and not spent:
