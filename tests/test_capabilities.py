@@ -160,6 +160,9 @@ class Somewhere:
     def assign(self, x: Tensor) -> None:
         self.point = x
 
+    def as_vector(self, direction: dict[str, Tensor]) -> Tensor:
+        return direction["its own form"]
+
     def sample(self, *arguments: Any, **how: Any) -> SampledFunction:
         self.sampled.append((arguments, how))
         return SampledFunction(Cubic(), 7, how.get("ledger"))
@@ -174,7 +177,7 @@ every_wrapper = pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 
 
 @every_wrapper
-@pytest.mark.parametrize("name", sorted(set(public(BaseObjective)) - {"sample", "assign"}))
+@pytest.mark.parametrize("name", sorted(set(public(BaseObjective)) - {"sample", "assign", "as_vector"}))
 def test_a_wrapper_has_every_member_of_its_objective(wrap: Callable[[Any], BaseObjective], name: str) -> None:
     """Whoever adds a member to `BaseObjective` has to forward it."""
     objective, member = Somewhere(), object()
@@ -189,6 +192,7 @@ def test_a_wrapper_moves_and_samples_its_objective(wrap: Callable[[Any], BaseObj
     wrapped.assign(U)
     assert wrapped.point is U
     assert objective.point is U
+    assert wrapped.as_vector({"its own form": U}) is U
     how: dict[str, Any] = {"replacement": True, "hessian": True, "ledger": Ledger()}
     f = wrapped.sample(3, generator, **how)
     f.grad(X)

@@ -113,7 +113,6 @@ ELSEWHERE = {
         "torch_optim/at_once.py",
         "torch_optim/events.py",
         "torch_optim/evidence.py",
-        "torch_optim/flatness.py",
         "torch_optim/prober.py",
         "torch_optim/step_length.py",
     ],

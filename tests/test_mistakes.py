@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import unsaddle
 from unsaddle import FiniteSum, Function, is_minimum, minimize, negative_curvature
@@ -22,6 +23,15 @@ def test_a_list_is_a_point(x):
     assert is_minimum(SADDLE, x).kind == "saddle"
     assert negative_curvature(SADDLE, x).curvature == pytest.approx(-2.0, rel=1e-4)
     assert minimize(SADDLE, x).escapes == 1
+
+
+@by_name
+@pytest.mark.parametrize("as_x", [nn.Module.state_dict, lambda model: list(model.parameters())])
+def test_a_model_s_parameters_are_left_out(ask, as_x):
+    model = nn.Linear(2, 1)
+    F = unsaddle.ModelObjective(model, lambda model, batch: model(batch).square().mean(), [torch.ones(3, 2)])
+    with pytest.raises(TypeError, match=r"out to take a model's parameters as they are, or pass objective.point"):
+        ask(F, as_x(model))
 
 
 @by_name

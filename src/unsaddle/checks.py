@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unsaddle import ranks
 
@@ -47,6 +47,10 @@ def point(x: Any, name: str = "x") -> Tensor:
 def _from_array(x: Any, name: str) -> Tensor:
     """A copy, as torch lacks read-only tensors, negative strides and foreign byte orders."""
     expected = f"{name} must be a 1-D float tensor or array, or a list of numbers"
+    parameters = isinstance(x, dict) or (isinstance(x, (list, tuple)) and any(isinstance(v, nn.Parameter) for v in x))
+    if parameters:  # model.state_dict(), or list(model.parameters()).
+        advice = f"leave {name} out to take a model's parameters as they are, or pass objective.point"
+        raise TypeError(f"{expected}, got {type(x).__name__}; {advice}")
     if not (isinstance(x, (list, tuple)) or hasattr(x, "__array__")):
         raise TypeError(f"{expected}, got {type(x).__name__}")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from typing import Any
 
@@ -27,8 +28,18 @@ def app() -> Any:
     commands.callback()(importlib.import_module("unsaddle.commands.group").group)
     for name in COMMANDS:
         module = importlib.import_module(f"unsaddle.commands.{name}")
-        commands.command(name, cls=getattr(module, "Command", None))(getattr(module, name))
+        function = getattr(module, name)
+        commands.command(name, cls=getattr(module, "Command", None), help=paragraphs(function.__doc__))(function)
     return commands
+
+
+def paragraphs(text: str) -> str:
+    """The text with each paragraph in one line, for terminals of any width.
+
+    >>> paragraphs("One\\n    line.\\n\\n    Another.")
+    'One line.\\n\\nAnother.'
+    """
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
 
 
 if __name__ == "__main__":

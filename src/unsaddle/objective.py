@@ -284,6 +284,11 @@ class BaseObjective(ABC):
         """Its current point, used where a caller leaves out x; None if it has none."""
         return None
 
+    def as_vector(self, direction: Any) -> Tensor:
+        """A direction in the form that users of this objective see, such as a pytree, as a flat vector."""
+        vector: Tensor = direction
+        return vector
+
     def assign(self, x: Tensor) -> None:
         """Make x its current point, as after an escape."""
         raise ValueError(f"a {self.name} is at no point, so it cannot be moved to another")
@@ -341,6 +346,10 @@ class Forwarding(BaseObjective):
     @property
     def point(self) -> Tensor | None:
         return getattr(self._objective, "point", None)
+
+    def as_vector(self, direction: Any) -> Tensor:
+        vector: Tensor = getattr(self._objective, "as_vector", super().as_vector)(direction)
+        return vector
 
     def assign(self, x: Tensor) -> None:
         getattr(self._objective, "assign", super().assign)(x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import math
 import textwrap
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Characters of a line."""
+
+UNBROKEN = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+"""Where no line may end: between a number and its error."""
+
+MOST_DIGITS = 4
+"""Digits of a number that is known better than that."""
 
 Rows = Sequence[tuple[str, str]]
 """What is said about a result: a name of one or two words, and what it is."""
@@ -31,10 +38,11 @@ def as_text(head: str, rows: Rows) -> str:
     column = max((len(name) for name, _ in rows), default=0) + 4
     lines = [head]
     for name, cell in rows:
-        first, *rest = textwrap.wrap(cell, WIDTH - column, break_long_words=False, break_on_hyphens=False) or [""]
+        whole = cell.replace(" ± ", UNBROKEN)
+        first, *rest = textwrap.wrap(whole, WIDTH - column, break_long_words=False, break_on_hyphens=False) or [""]
         lines.append(f"  {name.ljust(column - 2)}{first}")
         lines += [" " * column + line for line in rest]
-    return "\n".join(lines)
+    return "\n".join(lines).replace(UNBROKEN, " ± ")
 
 
 def as_html(head: str, rows: Rows, figure: Figure | None = None) -> str:
@@ -67,10 +75,35 @@ def _as_link(figure: Figure) -> str:
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def counted(count: int, noun: str) -> str:
+def measured(value: float, error: float) -> str:
+    """A number with its error, in as many digits as are known: two of the error.
+
+    Where the two are close, there are more. They tell whether the interval ends before zero.
+
+    >>> measured(2079.6, 912.3), measured(-0.112, 0.1077), measured(-2.15953, 0.0081), measured(-0.31024, 9.6e-7)
+    ('2080 ± 910', '-0.112 ± 0.1077', '-2.16 ± 0.0081', '-0.3102 ± 9.6e-07')
+    """
+    if not (math.isfinite(value) and math.isfinite(error) and error > 0.0):
+        return f"{value:.4g} ± {error:.2g}"
+    apart = abs(abs(value) - error)
+    last = _exponent(min(error, apart) if apart > 0.0 else error) - 1
+    return f"{_rounded(value, last)} ± {_rounded(error, last)}"
+
+
+def _exponent(number: float) -> int:
+    return math.floor(math.log10(number))
+
+
+def _rounded(number: float, last: int) -> str:
+    """The number up to the digit of 10^last, in two digits at least."""
+    digits = 1 if number == 0.0 else min(max(_exponent(abs(number)) - last + 1, 2), MOST_DIGITS)
+    return f"{float(f'{number:.{digits}g}'):g}"
+
+
+def counted(count: int, noun: str, ending: str = "s") -> str:
     """A count with its noun.
 
-    >>> counted(1, "gradient"), counted(1234, "gradient")
-    ('1 gradient', '1234 gradients')
+    >>> counted(1, "gradient"), counted(1234, "gradient"), counted(2, "batch", "es")
+    ('1 gradient', '1234 gradients', '2 batches')
     """
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count} {noun}{'' if count == 1 else ending}"

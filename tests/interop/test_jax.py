@@ -161,3 +161,33 @@ def test_an_array_of_two_dimensions_is_given_back_as_one():
 def test_pytrees_that_are_no_points_are_refused(x, message):
     with pytest.raises(TypeError, match=message):
         in_jax.is_minimum(of_tree, x)
+
+
+def wells(p):
+    """b.w is the way down, and b.c is none."""
+    return (p["a"] ** 2).sum() + (p["b"]["c"] ** 2).sum() + (-(p["b"]["w"] ** 2) + p["b"]["w"] ** 4 / 4).sum()
+
+
+TREE = {"a": jnp.zeros((2, 2)), "b": {"c": jnp.zeros(()), "w": jnp.zeros(1)}}
+
+
+@pytest.mark.parametrize("ask", [in_jax.is_minimum, in_jax.negative_curvature])
+def test_where_names_the_leaves_of_a_pytree_and_pictures_are_drawn(ask):
+    found = ask(wells, TREE)
+    where = found.where()
+    assert where.names[0] == "b.w"
+    assert set(where.names) == {"a", "b.c", "b.w"}
+    assert where.shares[0] == pytest.approx(1.0, abs=1e-3)
+    assert dict(zip(where.names, where.sizes, strict=True)) == {"a": 4 / 6, "b.c": 1 / 6, "b.w": 1 / 6}
+    assert found.plot() is not None
+    assert "<img" in found._repr_html_()
+
+
+def test_where_of_an_array_names_variables():
+    verdict = in_jax.is_minimum(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4, jnp.zeros(2))
+    assert verdict.where().names[0] == "x[1]"
+
+
+def test_a_leaf_that_is_not_finite_is_named():
+    broken = {"a": jnp.zeros((2, 2)), "b": {"c": jnp.array(jnp.nan), "w": jnp.zeros(1)}}
+    assert "the parameter b.c" in in_jax.is_minimum(wells, broken).reason

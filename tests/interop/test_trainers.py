@@ -1,5 +1,6 @@
 """Neon inside the real trainers. Each test is skipped where its package is not installed (extra `trainers`)."""
 
+import csv
 import warnings
 
 import pytest
@@ -84,11 +85,11 @@ def test_lightning_probes_by_itself_logs_verdicts_and_checkpoints_them(tmp_path)
         def log_metrics(self, metrics, step=None):
             self.seen.append(metrics)
 
-    sink = Sink()
+    sink, table = Sink(), lightning.loggers.CSVLogger(tmp_path, name="", version="")
     trainer = lightning.Trainer(
         max_epochs=30,
         accelerator="cpu",
-        logger=sink,
+        logger=[sink, table],
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -99,6 +100,11 @@ def test_lightning_probes_by_itself_logs_verdicts_and_checkpoints_them(tmp_path)
     assert float(reconstruction(module.model, ROWS).detach()) < 0.7 * STUCK
     logged = [metrics for metrics in sink.seen if "neon/curvature" in metrics]
     assert logged[0]["neon/escaped"] == 1.0
+    assert logged[0]["neon/error"] > 0.0
+    assert logged[0]["neon/decrease_error"] > 0.0
+    table.save()
+    with (tmp_path / "metrics.csv").open() as file:
+        assert next(row["neon/verdict"] for row in csv.DictReader(file)) == "saddle"
     trainer.save_checkpoint(tmp_path / "checkpoint")
     saved = torch.load(tmp_path / "checkpoint", weights_only=True)
     assert saved["optimizer_states"][0]["neon"]["events"][0]["verdict"] == "saddle"

@@ -19,6 +19,14 @@ def bowl(lowest: float, dtype: torch.dtype = torch.float64) -> tuple[Function, T
     return Function(lambda x: 0.5 * (sizes * x * x).sum() + 0.01 * (x**4).sum()), torch.zeros(400, dtype=dtype)
 
 
+def test_what_is_kept_for_the_measurement_is_not_spent_on_a_search() -> None:
+    """The number that documents tell: with 33 gradients there is no search, and with a few more a saddle is found."""
+    saddle = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)
+    few, more = (is_minimum(saddle, [0.0, 0.0], max_gradients=most) for most in (33, 36))
+    assert (few.kind, few.cost.gradients) == (Kind.UNDECIDED, 1)
+    assert more.kind is Kind.SADDLE
+
+
 def test_more_gradients_exclude_softer_curvature() -> None:
     F, x = bowl(1e-3)
     verdicts = [is_minimum(F, x, max_gradients=most) for most in (60, 70, 80, 150, 400)]

@@ -35,7 +35,7 @@ def test_shares_are_squares_by_tensor_largest_first() -> None:
     assert seen.names[:2] == ("1.weight", "0.weight")
     assert seen.shares == pytest.approx((4.0 / 6.0, 2.0 / 6.0, 0.0, 0.0))
     assert seen.sizes[:2] == (2.0 / 8.0, 4.0 / 8.0)
-    assert str(seen) == "67% in 1.weight, 33% in 0.weight; 0% in 2 others."
+    assert str(seen) == "67% in 1.weight, 33% in 0.weight."
 
 
 def test_verdicts_and_curvatures_have_it() -> None:
@@ -71,9 +71,15 @@ def test_of_many_variables_the_rest_is_told_together() -> None:
     v = torch.zeros(100)
     v[7], v[8] = 3.0, 1.0
     seen = where(Function(lambda x: x.sum()), v)
-    assert str(seen) == "90% in x[7], 10% in x[8]; 0% in 18 others."
+    assert str(seen) == "90% in x[7], 10% in x[8]."
     assert sum(seen.shares) == pytest.approx(1.0)
     assert len(seen.plot().axes) == 1
+
+
+def test_one_other_is_one_other() -> None:
+    v = torch.tensor([1.0, 0.1, 0.0])
+    assert str(where(Function(lambda x: x.sum()), v)) == "99% in x[0]; 1% in 2 others."
+    assert str(where(Function(lambda x: x.sum()), v[:2])) == "99% in x[0]; 1% in 1 other."
 
 
 def test_a_direction_of_another_length_is_refused() -> None:

@@ -122,7 +122,7 @@ def test_randomness_must_be_a_torch_generator():
 @pytest.mark.parametrize(
     ("rows", "error", "message"),
     [
-        (torch.ones(3, 2), TypeError, r"must return a tuple of tensors, got Tensor"),
+        (torch.ones(3, 2), TypeError, r"must return a tuple of tensors, got Tensor; write return \(rows,\)"),
         ([torch.ones(3, 2)], TypeError, r"must return a tuple of tensors, got list"),
         ((np.ones((3, 2)),), TypeError, r"must return a tuple of tensors"),
         (None, TypeError, r"must return a tuple of tensors, got NoneType"),

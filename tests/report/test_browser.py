@@ -4,7 +4,9 @@ import pytest
 
 from tests import chromium
 from tests.report.test_page import CURVES, curve
+from unsaddle import Function, is_minimum
 from unsaddle.experiments.rows import RowFile
+from unsaddle.report import check
 from unsaddle.report.page import write
 
 pytest.importorskip("matplotlib")
@@ -91,6 +93,15 @@ def test_cells_without_a_number_stay_last_either_way(opened):
         known = [cell for cell in cells if cell != "–"]
         assert known
         assert cells[: len(known)] == known
+
+
+def test_a_verdict_on_a_file_in_deep_folders_fits_a_phone(browser, tmp_path):
+    verdict = is_minimum(Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4), [0.0, 0.0])
+    path = check.write(tmp_path, verdict, f"{'a_folder/' * 8}{'a_long_name_' * 5}.py")
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto(path.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()
 
 
 def test_on_a_phone_nothing_but_tables_and_figures_is_wider_than_the_screen(browser, path):

@@ -140,6 +140,7 @@ def test_a_base_that_maximizes_is_led_up(by):
     assert neon.events[0].verdict == "saddle"
     assert float(model(ROWS).detach()) < 0.7
     assert neon.events[0].decrease > 0.0
+    assert neon.events[0].sentence.endswith("With maximize=True, all numbers are those of -loss.")
 
 
 def test_groups_that_disagree_on_the_way_are_refused():
@@ -180,7 +181,7 @@ def test_what_is_undecided_is_told_once_and_goes_on_collecting_within_the_budget
     assert counts[burst - policy.BURST + 1 : burst + 1] == list(range(1, policy.BURST + 1))  # One a step,
     assert counts[-1] > policy.BURST + 10  # then now and then,
     assert neon.overhead <= 0.05 + 1e-9  # within the budget.
-    assert "Undecided so far: " in neon.events[0].sentence
+    assert "Undecided so far whether it is a saddle: curvature " in neon.events[0].sentence
     assert " ± " in neon.events[0].sentence
     assert [event.verdict for event in neon.events] == ["undecided"]
     assert neon.phase == "collect"

@@ -180,10 +180,18 @@ def test_after_the_burst_the_budget_says_when_to_measure():
 
 def test_what_is_not_decided_is_said_with_its_interval():
     state = State(phase=COLLECT, curvatures=[0.1, -0.5] * 8, gamma=0.1)
-    assert policy.awaited(state).startswith("Undecided so far: -0.2")
-    assert policy.awaited(state).endswith("after 16 steps.")
+    assert policy.awaited(state).startswith("Undecided so far whether it is a saddle: curvature -0.2")
+    assert policy.awaited(state).endswith(" on 16 fresh batches.")
     state.curvatures = state.curvatures[:3]
     assert "3 fresh ones are too few to tell" in policy.awaited(state)
+
+
+@pytest.mark.parametrize(("fall", "stands"), [(1.9e-3, True), (2.1e-3, False)])
+def test_an_objective_s_loss_may_fall_as_fast_as_that_of_closures(fall, stands):
+    """Its values are a window apart. The means of the halves of a window are half a window apart."""
+    of_closures = State(losses=[1.0 + fall * (1.0 - i / 100) for i in range(100)])
+    of_objective = State(values=[1.0 + fall, 1.0])
+    assert policy.plateau(of_closures, rules()) is policy.plateau(of_objective, rules()) is stands
 
 
 def test_the_objective_s_own_sample_tells_a_plateau_from_a_fall():

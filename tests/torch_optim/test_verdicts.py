@@ -15,7 +15,8 @@ from benchmarks import stuck_problems
 from benchmarks.stuck import spread, train
 from tests.torch_optim.training import Saddle, at_a_saddle, batches, closure_over
 from tests.torch_optim.training import train as train_model
-from unsaddle import Function, ModelObjective, Neon
+from unsaddle import Function, ModelObjective, Neon, negative_curvature
+from unsaddle.curvature.result import ZERO_HESSIAN
 from unsaddle.measure.confidence_sequence import SETTLING
 from unsaddle.torch_optim import policy
 from unsaddle.torch_optim.events import VERDICTS, Event
@@ -52,6 +53,34 @@ def test_a_flat_model_is_told_what_is_flat_and_what_to_do():
     (event,) = train(stuck_problems.dead_relu(), "adam", 0, "neon", 150).events
     assert "3 of 4 tensors" in event.sentence
     assert "re-initialise" in event.sentence
+
+
+@pytest.mark.parametrize("how", ["objective", "closure"])
+def test_layers_that_are_all_zero_are_told_in_the_same_words_by_every_call(how):
+    """Three layers at zero: the loss has no Hessian there, and its third derivatives decide."""
+    rows = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(*(nn.Linear(i, o, bias=False) for i, o in ((8, 3), (3, 3), (3, 8))))
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    objective = ModelObjective(model, lambda model, batch: (model(batch[0]) - batch[0]).square().mean(), [[rows]])
+    neon = Neon(torch.optim.SGD(model.parameters(), lr=0.1), objective)
+    closure = closure_over(neon, lambda: (model(rows) - rows).square().mean())
+    event = neon.probe() if how == "objective" else neon.probe(closure)
+    assert event.verdict == "undecided"
+    assert event.sentence.startswith(ZERO_HESSIAN)
+    assert "re-initialise" in event.sentence
+    said = str(negative_curvature(objective)).replace("\n             ", " ")
+    assert all(part in said for part in ZERO_HESSIAN.split(": "))
+
+
+def test_a_probe_without_a_target_takes_the_objective_of_neon():
+    neon, model = at_a_saddle()
+    with pytest.raises(TypeError, match="got none, and this Neon has no objective; for a model that is ModelObj"):
+        neon.probe()
+    objective = ModelObjective(model, lambda model, batch: model(batch[0]), [[torch.zeros(4, 3)]])
+    event = Neon(torch.optim.SGD(model.parameters(), lr=0.1), objective).probe()
+    assert event.verdict == "saddle"
+    assert event.escaped
 
 
 def test_at_a_minimum_nothing_is_found():

@@ -44,7 +44,12 @@ def check(
         typer.Option(help="Curvature below -gamma is looked for; by default 1/100 of the largest.", show_default=False),
     ] = None,
     eps: Annotated[
-        float | None, typer.Option(help="Gradients up to this norm count as zero.", show_default=False)
+        float | None,
+        typer.Option(
+            help="Gradients up to this norm count as zero; by default 1/1000 of the largest curvature, times the norm "
+            "of x where that is above 1.",
+            show_default=False,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the samples and the random start.")] = 0,
     out: Annotated[Path, typer.Option(help="Directory of the page and its figures.")] = Path("results/check"),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.objective import Objective, SampledFunction
+from unsaddle.objective import Objective, SampledFunction, as_objective
 from unsaddle.pictures import MARK, MEASURED, PREDICTED, THRESHOLD, count_along_x, drawn, legend_under
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def _all_of(objective: Objective) -> SampledFunction:
 
 
 def _draw_slice(axes: Axes, found: Curvature, objective: Objective, x: Tensor, length: float, title: str) -> None:
-    v = found.direction if found.direction is not None else next(iter(found.deciding), None)
+    told = found.direction
+    v = next(iter(found.deciding), None) if told is None else as_objective(objective).as_vector(told)
     axes.set_xlabel("distance along the direction")
     axes.set_ylabel("change of F")
     if v is None:

@@ -15,7 +15,7 @@ from unsaddle.measure.direction import Measurement, Scale
 from unsaddle.measure.survey import Survey
 from unsaddle.measure.where import NOWHERE, Where, where
 from unsaddle.objective import Objective
-from unsaddle.told import as_html, as_text, counted
+from unsaddle.told import as_html, as_text, counted, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,6 +70,17 @@ GIVEN_SETTINGS = (
 )
 """What `NOTHING_FOUND` means with constants of the caller's own."""
 
+
+ZERO_HESSIAN = (
+    "Next to x the curvature goes to zero: the Hessian seems to be zero there, and terms of higher order decide."
+)
+"""What `negative_curvature`, `is_minimum` and `Neon` say where layers are all zero, and the like."""
+
+JUMPS = 10.0
+"""A change of the gradient by this many σ over no distance is a jump."""
+
+EXACT = 1e-10
+"""Gradients whose relative error is below this are not rough: a curvature that goes to zero then does so."""
 
 SMALL_JUMP = 1e-3
 """A jump that is less than this share of what the gradient changes by along a direction is rounding, and not told."""
@@ -193,6 +204,18 @@ class Curvature:
         return self.direction is not None
 
     @property
+    def jumps(self) -> bool:
+        """Whether the gradient jumps next to x, by more than its error."""
+        return self.jump > JUMPS * (self.noise if self.survey is None else self.survey.noise)
+
+    @property
+    def hessian_vanishes(self) -> bool:
+        """Whether there is no answer because the curvature goes to zero next to x."""
+        unanswered = self.status in (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC)
+        remembers = self.survey is not None and self.survey.has_memory
+        return unanswered and not remembers and not self.jumps and not self.relative_noise > EXACT
+
+    @property
     def over_kinks(self) -> str:
         """A sentence, if kinks are next to x: whether the answer is that between them, that on one side of x, or that
         over a distance with kinks or noise; else empty."""
@@ -238,12 +261,13 @@ class Curvature:
         """One line, and the table below it."""
         own = math.isnan(self.delta) and self.status is Status.NOTHING_FOUND
         said = GIVEN_SETTINGS if own else self.status.value
-        head, _, advice = said.partition(": ")
+        head, _, advice = ZERO_HESSIAN[:-1].partition(": ") if self.hessian_vanishes else said.partition(": ")
         rows = [("meaning", f"{advice}.")] if advice else []
         if self.not_finite:
             rows.append(("not finite", f"{self.not_finite}."))
         if self.measurements:
-            rows.append(("curvature", f"{self.measurements[-1].curvature:.4g} ± {self.measurements[-1].error:.1g}"))
+            at = self.measurements[-1]
+            rows.append(("curvature", measured(at.curvature, at.error)))
         if self.over_kinks:
             rows.append(("its meaning", self.over_kinks.strip()))
         if not own:

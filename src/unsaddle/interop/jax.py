@@ -45,22 +45,24 @@ def is_minimum(fun: Callable[[Any], Any], x: Any, *, jit: bool = True, **asked: 
     >>> verdict = is_minimum(lambda p: (p["b"] ** 2 - p["w"][0] ** 2 + p["w"][0] ** 4 / 4).sum(), params)
     >>> verdict.kind, verdict.direction["w"].shape
     ('saddle', (1, 1))
+    >>> print(verdict.where())
+    100% in w.
     """
-    f, point, in_kind = _flat(fun, x, jit)
+    f, point, in_kind = _flat(fun, x, checks.flag(jit, "jit"))
     verdict = minimum.is_minimum(f, point, **asked)
     return verdict if verdict.direction is None else replace(verdict, direction=in_kind(verdict.direction))
 
 
 def negative_curvature(fun: Callable[[Any], Any], x: Any, *, jit: bool = True, **asked: Any) -> Curvature:
     """`unsaddle.negative_curvature` of a JAX function at x, an array or a pytree. `direction` has x's form."""
-    f, point, in_kind = _flat(fun, x, jit)
+    f, point, in_kind = _flat(fun, x, checks.flag(jit, "jit"))
     found = extract.negative_curvature(f, point, **asked)
     return found if found.direction is None else replace(found, direction=in_kind(found.direction))
 
 
 def minimize(fun: Callable[[Any], Any], x0: Any, *, jit: bool = True, **asked: Any) -> Solution:
     """`unsaddle.minimize` of a JAX function from x0, an array or a pytree. `x` of the solution has x0's form."""
-    f, point, in_kind = _flat(fun, x0, jit)
+    f, point, in_kind = _flat(fun, x0, checks.flag(jit, "jit"))
     solution = methods.minimize(f, point, **asked)
     return replace(solution, x=in_kind(solution.x))
 
@@ -82,7 +84,22 @@ def _flat(fun: Callable[[Any], Any], x: Any, jit: bool) -> tuple[JaxFunction, Te
     def in_kind(vector: Tensor) -> Any:
         return unravel(jnp.array(to_jax(vector)))  # A copy, which the caller may keep.
 
-    return function(lambda vector: fun(unravel(vector)), jit=jit), _to_torch(flat), in_kind
+    leaves = None if jax.tree_util.all_leaves([x]) else Leaves(x)
+    return JaxFunction(lambda vector: fun(unravel(vector)), jit, leaves), _to_torch(flat), in_kind
+
+
+class Leaves:
+    """The leaves of a pytree as parts of a flat vector, by name: `b.w` is `x["b"]["w"]`."""
+
+    def __init__(self, tree: Any) -> None:
+        named = jax.tree_util.tree_leaves_with_path(tree)
+        self.names = tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in named)
+        self._sizes = [int(jnp.size(leaf)) for _, leaf in named]
+        self.dimension = sum(self._sizes)
+
+    def pieces(self, vector: Tensor) -> list[tuple[str, Tensor]]:
+        """Each leaf's name and its part of the vector."""
+        return list(zip(self.names, torch.split(vector, self._sizes), strict=True))
 
 
 def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
@@ -106,8 +123,12 @@ def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
 class JaxFunction(Deterministic):
     """The deterministic objective that `function` returns."""
 
-    def __init__(self, fun: Callable[[Any], Any], jit: bool) -> None:
+    def __init__(self, fun: Callable[[Any], Any], jit: bool, leaves: Leaves | None = None) -> None:
         super().__init__(_JaxOracle(fun, jit), "a JAX function")
+        self.parameters = leaves
+
+    def as_vector(self, direction: Any) -> Tensor:
+        return direction if isinstance(direction, Tensor) else _to_torch(ravel_pytree(direction)[0])
 
 
 class _JaxOracle(Oracle):

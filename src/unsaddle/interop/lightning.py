@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from lightning.pytorch import Callback
+from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.utilities import rank_zero_info
 
 from unsaddle.interop.unwrap import neon_in
@@ -25,7 +26,10 @@ from unsaddle.torch_optim import CurvatureMonitor
 
 
 class NeonLogger(Callback):  # type: ignore[misc]
-    """Sends the numbers of every verdict to the trainer's loggers, and its sentence to Lightning's own log."""
+    """Sends the numbers of every verdict to the trainer's loggers, and its sentence to Lightning's own log.
+
+    A CSVLogger gets the verdict itself, too, as a word.
+    """
 
     def __init__(self) -> None:
         self._logged: dict[int, int] = {}
@@ -37,7 +41,8 @@ class NeonLogger(Callback):  # type: ignore[misc]
             for event in events[self._logged.get(i, 0) :]:
                 rank_zero_info(f"Neon, {event}")
                 for logger in trainer.loggers:
-                    logger.log_metrics(event.scalars(), step=trainer.global_step)
+                    words = {"neon/verdict": event.verdict} if isinstance(logger, CSVLogger) else {}
+                    logger.log_metrics(event.scalars() | words, step=trainer.global_step)
             self._logged[i] = len(events)
 
 

@@ -11,6 +11,7 @@ from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.enough_samples import RAREST
 from unsaddle.judgement.flat_direction import is_flat
 from unsaddle.judgement.reasons import reason_for
+from unsaddle.told import measured
 
 FLAT = 1e-9
 """A curvature below this share of the largest counts as zero: it is rounding."""
@@ -75,16 +76,14 @@ def _judged(
         return Judgement(Kind.NOT_STATIONARY, _two_ways(found, gradient_norm, fall))
     if found.status is Status.FOUND:
         at = found.measurements[-1]
-        reason = f"The curvature along the direction is {at.curvature:.4g} ± {at.error:.2g}."
+        reason = f"The curvature along the direction is {measured(at.curvature, at.error)}."
         if at.curvature + at.error < -found.gamma:
             reason += " All of that interval is below -gamma."
         reason += found.over_kinks
         return Judgement(Kind.SADDLE, reason)
     if found.status is Status.SAMPLE_ONLY and found.measurements and found.measurements[-1].is_negative:
         at = found.measurements[-1]
-        reason = (
-            f"There is soft negative curvature, {at.curvature:.2g} ± {at.error:.1g}, but the gradient is not known "
-        )
+        reason = f"There is soft negative curvature, {measured(at.curvature, at.error)}, but the gradient is not known "
         return Judgement(Kind.UNDECIDED, f"{reason}well enough to tell whether it explains that: {more_samples}.")
     if found.status is not Status.NOTHING_FOUND:
         return Judgement(Kind.UNDECIDED, reason_for(found, more_samples))
@@ -108,7 +107,7 @@ def _two_ways(found: Curvature, gradient_norm: float, fall: float) -> str:
     better = ", but no lower point was found along it" if fall == 0.0 else better
     return (
         f"The gradient is not small: a step along it promises a fall of about {promise:.2g}. There is negative "
-        f"curvature too, {at.curvature:.4g} ± {at.error:.2g} along the direction{better}."
+        f"curvature too, {measured(at.curvature, at.error)} along the direction{better}."
         f"{found.over_kinks}"
     )
 

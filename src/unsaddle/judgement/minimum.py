@@ -82,9 +82,10 @@ def is_minimum(
         gamma: γ; a minimum may have curvatures down to −γ. By default a hundredth of L1.
         delta: δ, the probability of a wrong verdict.
         samples: |S|. None means all samples, or 1024 of a stream.
-        max_gradients: a bound on the gradients that search for a direction. The checks of the result need some more. If
-            γ is left out and F is not sampled, up to half of them are spent on curvature softer than that, down to
-            1e-4·L1: the more, the smaller `bound`.
+        max_gradients: a bound on the gradients that search for a direction, 33 of which are kept to measure one: a
+            smaller number finds nothing. The checks of the result need some more. If γ is left out and F is not
+            sampled, up to half of them are spent on curvature softer than that, down to 1e-4·L1: the more, the smaller
+            `bound`.
         metric: S of x = Sz, in which the search runs: a positive vector (sizes of the variables, as SciPy's `x_scale`),
             a torch optimizer (Adam, AdamW, RMSprop, Adagrad), an inverse Hessian (SciPy's `hess_inv`), or an object
             with `apply` and `transpose`, z ↦ Sz and g ↦ Sᵀg. The verdict means what it means without: γ, `bound`,

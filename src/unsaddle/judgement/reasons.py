@@ -9,6 +9,7 @@ import math
 
 import torch
 
+from unsaddle.curvature import result
 from unsaddle.curvature.krylov.certificate import LARGEST_NOISE_SHARE
 from unsaddle.curvature.result import Curvature, Status
 
@@ -43,10 +44,7 @@ KINK = (
 ROUNDING = (
     "Rounding hides what is sought: gradients are off by {noise:.1g}, as in a lower precision. {compute} {action}."
 )
-ZERO_HESSIAN = (
-    "Next to x the curvature goes to zero: the Hessian seems to be zero there, and terms of higher order decide. "
-    "Compare values of F around x, or pass another x."
-)
+HIGHER_ORDER = f"{result.ZERO_HESSIAN} Compare values of F around x, or pass another x."
 NARROW = (
     "The curvature of F changes within {radius:.1g} of x, and {hides} what is nearer: gradients are off by "
     "{noise:.1g}. Smooth F, or {resolve}."
@@ -68,12 +66,6 @@ VALUES_DO_NOT_FALL = (
     "not that of F, or rounding hides the fall. Check the gradient, or compute in float64 and pass x again."
 )
 
-JUMPS = 10.0
-"""A change of the gradient by this many σ over no distance is a jump."""
-
-EXACT = 1e-10
-"""Gradients whose relative error is below this are not rough: a curvature that goes to zero then does so."""
-
 
 def reason_for(found: Curvature, more_samples: str) -> str:
     """Why the search did not decide, in two sentences: the cause, and what to do.
@@ -83,7 +75,6 @@ def reason_for(found: Curvature, more_samples: str) -> str:
     if found.status in SENTENCES:
         told = f": {found.not_finite}" if found.not_finite else ""
         return SENTENCES[found.status].format(more_samples=more_samples[0].upper() + more_samples[1:], not_finite=told)
-    noise = found.noise if found.survey is None else found.survey.noise
     error = max(found.noise * math.sqrt(2.0), found.jump) / found.radius  # of a product
     gamma = max(error / LARGEST_NOISE_SHARE, 2.0 * found.gamma)
     visible = gamma < found.smoothness / 2.0
@@ -93,9 +84,9 @@ def reason_for(found: Curvature, more_samples: str) -> str:
         return MEMORY.format(**seen)
     if found.status is Status.PRECISION_TOO_LOW:
         return ROUNDING.format(**seen)
-    if found.jump <= JUMPS * noise:
-        return NARROW.format(radius=found.radius, **seen) if found.relative_noise > EXACT else ZERO_HESSIAN
-    return KINK.format(**seen)
+    if found.hessian_vanishes:
+        return HIGHER_ORDER
+    return KINK.format(**seen) if found.jumps else NARROW.format(radius=found.radius, **seen)
 
 
 def _by_precision(found: Curvature, action: str) -> dict[str, str]:

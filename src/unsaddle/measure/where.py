@@ -13,12 +13,16 @@ from unsaddle import checks, vectors
 from unsaddle.objective import Objective, as_objective
 from unsaddle.pictures import BLUE, MEASURED, drawn, legend_under
 from unsaddle.ranks import together
+from unsaddle.told import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TOLD, MOST_TOLD = 0.9, 4
 """A sentence names tensors until they hold this share together, but at most so many."""
+
+TOLD_REST = 0.005
+"""A smaller share would be told as 0%, so that it is left out."""
 
 DRAWN = 20
 """Bars of a chart; and variables that are told apart where there is no model."""
@@ -47,8 +51,9 @@ class Where:
                 break
             told.append(f"{share:.0%} in {name}")
             held += share
-        rest = f"; {1.0 - held:.0%} in {len(self.names) - len(told)} others" if len(told) < len(self.names) else ""
-        return f"{', '.join(told)}{rest}."
+        others, rest = len(self.names) - len(told), 1.0 - held
+        said = f"; {rest:.0%} in {counted(others, 'other')}" if others and rest >= TOLD_REST else ""
+        return f"{', '.join(told)}{said}."
 
     def plot(self) -> Figure:
         """Draw the shares as bars, with those of a random direction. Needs matplotlib, of the extra `plot`."""
@@ -77,11 +82,11 @@ def where(objective: Objective, direction: Tensor) -> Where:
 
     >>> from unsaddle import Function
     >>> print(where(Function(lambda x: x.sum()), torch.tensor([0.0, 3.0, 4.0])))
-    64% in x[2], 36% in x[1]; 0% in 1 others.
+    64% in x[2], 36% in x[1].
     """
     whole = as_objective(objective)
     with together(whole.ranks):
-        v = checks.point(direction, "direction")
+        v = checks.point(whole.as_vector(direction), "direction")
         return _shares(v, whole.parameters)
 
 

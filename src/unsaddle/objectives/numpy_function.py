@@ -13,6 +13,7 @@ from unsaddle.objective import Oracle
 from unsaddle.objectives import derivatives, differences
 from unsaddle.objectives.deterministic import Deterministic
 from unsaddle.objectives.differences import Array
+from unsaddle.objectives.wrong_gradient import GradientCheck
 
 
 def numpy_function(fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None = None) -> NumpyFunction:
@@ -21,7 +22,8 @@ def numpy_function(fun: Callable[[Array], Any], jac: Callable[[Array], Array] | 
     Args:
         fun: `fun(x) -> float`, or `(float, gradient)` with `jac=True`. It gets its own copy of x.
         jac: `jac(x) -> gradient`; True if `fun` returns both; None for central differences, which cost 2d values per
-            gradient (all counted) and have an error near 1e-10 instead of 1e-16.
+            gradient (all counted) and have an error near 1e-10 instead of 1e-16. A `jac` that is not the gradient of
+            `fun` raises a ValueError once two points far enough apart show it.
 
     >>> f = numpy_function(lambda x: x[0] ** 2 - x[1] ** 2, jac=lambda x: np.array([2 * x[0], -2 * x[1]]))
     >>> f.sample().grad(torch.tensor([1.0, 1.0], dtype=torch.float64)).tolist()
@@ -47,6 +49,7 @@ class _NumpyOracle(Oracle):
 
     def __init__(self, fun: Callable[[Array], Any], jac: Callable[[Array], Array] | bool | None) -> None:
         self._fun, self._jac, self._dimension = fun, jac, 1
+        self._check = None if jac is None else GradientCheck(self._value)
 
     def value(self, x: Tensor) -> Tensor:
         return torch.tensor(self._value(_array(x)), dtype=torch.float64)
@@ -60,13 +63,19 @@ class _NumpyOracle(Oracle):
             self._dimension = point.size
             jac: Any = self._jac
             grad = differences.gradient(self._value, point, "3-point") if jac is None else jac(point)
-        return torch.tensor(value, dtype=torch.float64), _gradient(grad, x)
+        gradient = _gradient(grad, x)
+        if self._check is not None:
+            self._check.note(_array(x), value, gradient.cpu().numpy())
+        return torch.tensor(value, dtype=torch.float64), gradient
 
     def gradient_error(self, value: float, grad_norm: float) -> float:
         return differences.rounding_error("3-point" if self._jac is None else None, value, grad_norm, self._dimension)
 
     def values_for_gradient(self, x: Tensor) -> int:
-        return 2 * x.numel() if self._jac is None else 0
+        if self._check is None:
+            return 2 * x.numel()
+        values, self._check.values = self._check.values, 0
+        return values
 
     def _both(self, point: Array) -> tuple[float, Any]:
         result = self._fun(point)

@@ -51,7 +51,8 @@ class Stream(BaseObjective):
         size = checks.count(size, "size")
         rows = self._fresh_rows(size, checks.generator(generator))
         if not isinstance(rows, tuple) or not all(isinstance(r, Tensor) for r in rows):
-            raise TypeError(f"draw(size, generator) must return a tuple of tensors, got {type(rows).__name__}")
+            hint = "; write return (rows,)" if isinstance(rows, Tensor) else ""
+            raise TypeError(f"draw(size, generator) must return a tuple of tensors, got {type(rows).__name__}{hint}")
         for i, row in enumerate(rows):
             if row.ndim == 0 or row.shape[0] != size:
                 raise ValueError(

@@ -16,20 +16,20 @@ INTRODUCTION = "The verdict of is_minimum, with its picture. Every number on thi
 
 TO_DO: dict[Kind, tuple[str, ...]] = {
     Kind.SADDLE: (
-        "From here descent is slow, or stands still, until noise finds a way down. The direction is one.",
+        "Descent is slow here, or stands still. The direction leads down.",
         "Take the step: x + length · direction. For a model, objective.assign(x + length * direction) does it.",
-        "In training, wrap the optimizer once, unsaddle.Neon(optimizer, objective): it looks where the loss stops "
-        "falling, and leaves what is a saddle.",
+        "In training, wrap the optimizer: unsaddle.Neon(optimizer, objective). Where the loss stops falling, it looks "
+        "for saddles and leaves them.",
     ),
     Kind.MINIMUM: (
-        "Nothing has to be left here. If the loss is still too high, the model or the data limit it, or a better "
-        "minimum is elsewhere: a smaller step or a different start may help, a way off this point will not.",
-        "Softer curvature than gamma was not looked for. --gamma with a smaller number looks for it, and takes more "
-        "gradients.",
+        "There is no way down from here. If the loss is still too high, the model or the data limit it, or a better "
+        "minimum is elsewhere: try another start.",
+        "Curvature softer than gamma was not looked for. A smaller --gamma looks for it, and takes more gradients.",
     ),
     Kind.NOT_STATIONARY: (
         "The gradient still leads down. Go on training; ask again where the loss has stopped falling.",
-        "If it has stopped already, look at the learning rate, and at gradients that are clipped or frozen.",
+        "If it has stopped already, look at the learning rate, and at gradients that are clipped or frozen. Or the "
+        "gradient is small for you: --eps says which one counts as zero.",
     ),
     Kind.UNDECIDED: ("The reason above says what would decide it.",),
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unsaddle.pictures import BLUE, GREY, MEASURED, THRESHOLD, count_along_x, journal
+from unsaddle.pictures import BLUE, GREY, MEASURED, THRESHOLD, count_along_x, journal, legend_under
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def plot_eigenpairs(found: Eigenpairs) -> Figure:
         if math.isfinite(bound):
             side = "above" if title == "lowest" else "below"
             axes.axhline(bound, color=THRESHOLD, linestyle=":", label=f"all others are {side} this")
-            axes.legend()
+            legend_under(axes)
         axes.set_title(f"{title} eigenvalues")
         axes.set_xlabel("number, in ascending order")
         count_along_x(axes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from unsaddle.cost import Cost
-from unsaddle.told import Pictured, as_text, counted
+from unsaddle.told import Pictured, as_text, counted, measured
 from unsaddle.vectors import Array
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Density(Pictured):
     cost: Cost
 
     def __repr__(self) -> str:
-        trace = f"trace {self.trace:.4g} ± {self.trace_error:.1g}, " if self.nodes.size else ""
+        trace = f"trace {measured(self.trace, self.trace_error)}, " if self.nodes.size else ""
         return f"<Density {_word(self.status)}: d = {self.dimension}, {trace}{_work(self.cost)}>"
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ class Density(Pictured):
             negative = float(self.weights[self.nodes < -self.width].sum())
             rows = [
                 ("between", f"{self.nodes.min():.4g} and {self.nodes.max():.4g}"),
-                ("trace", f"{self.trace:.5g} ± {self.trace_error:.1g}"),
+                ("trace", measured(self.trace, self.trace_error)),
                 ("negative", f"a share of {negative:.2g} is below {-self.width:.2g}, minus the smoothing width"),
                 ("by", how),
                 *rows,

@@ -14,8 +14,8 @@ from unsaddle.objective import BaseObjective, Objective, Observed, as_objective,
 from unsaddle.torch_optim import policy
 from unsaddle.torch_optim.batch import Maximized, trained_part
 from unsaddle.torch_optim.events import Event
-from unsaddle.torch_optim.evidence import Evidence, Fields
-from unsaddle.torch_optim.flatness import Flatness
+from unsaddle.torch_optim.evidence import Evidence, Fields, of_the_negative
+from unsaddle.torch_optim.flatness import ALL_ZERO, Flatness
 from unsaddle.torch_optim.in_moments import answered
 from unsaddle.torch_optim.rules import Rules
 from unsaddle.torch_optim.state import State
@@ -47,7 +47,8 @@ def decide(
         found, seen_at = answered(Observed(over, flatness.note), x, question, base)
         (kind, reason), flat_sentence = judge(found), flatness.sentence(found, seen_at)
         at = found.measurements[-1] if found.measurements else None
-        fields: Fields = {"curvature": found.lowest, "verdict": "undecided", "sentence": reason}
+        sentence = ALL_ZERO if found.hessian_vanishes else reason
+        fields: Fields = {"curvature": found.lowest, "verdict": "undecided", "sentence": sentence}
         if at is not None:
             fields |= {"curvature": at.curvature, "error": at.error}
             evidence = Evidence(at.curvature, at.error, " on fresh samples" if at.fresh else "")
@@ -73,7 +74,7 @@ def decide(
         flat.forget()
     spent = found.cost.gradients + ledger.gradients + ledger.values
     state.spent += spent
-    event = Event(step=state.steps, gradients=spent, **fields)
+    event = Event(step=state.steps, gradients=spent, **(fields if sign > 0.0 else of_the_negative(fields)))
     policy.end(state, rules, event.row(), escaped=event.escaped)
     return event
 

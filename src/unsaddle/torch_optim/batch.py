@@ -72,7 +72,7 @@ class DrawnBatch(OverParameters):
     def __init__(self, objective: OverParameters, samples: int, seed: int, sign: float = 1.0) -> None:
         oracle, _ = objective._draw(samples, torch.Generator().manual_seed(seed), False)
         self.parameters, self.ranks = objective.parameters, objective.ranks
-        self._oracle = Signed(oracle, sign)
+        self._oracle, self.sign = Signed(oracle, sign), sign
 
     @property
     def evaluations(self) -> int:

@@ -59,7 +59,7 @@ class ClosureObjective(OverParameters):
             raise TypeError(f"expected {wanted}, got {type(closure).__name__}")
         derivatives.check_callable(closure, "a closure", [])
         self.parameters = flat
-        self._oracle, self._sign = _ClosureOracle(closure, flat), sign
+        self._oracle, self.sign = _ClosureOracle(closure, flat), sign
 
         self.check = self._oracle.check
 
@@ -70,7 +70,7 @@ class ClosureObjective(OverParameters):
 
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
         """Always the closure's own batch."""
-        return (self._oracle if self._sign > 0.0 else Signed(self._oracle, self._sign)), 1
+        return (self._oracle if self.sign > 0.0 else Signed(self._oracle, self.sign)), 1
 
 
 class _ClosureOracle(Oracle):

@@ -57,7 +57,7 @@ class Event:
 
     def scalars(self, prefix: str = "neon/") -> dict[str, float]:
         """The numbers by name, for loggers. Those that were not measured are left out."""
-        names = ("curvature", "decrease", "length", "gradients", "escaped")
+        names = ("curvature", "error", "decrease", "decrease_error", "length", "gradients", "escaped")
         return {prefix + name: float(getattr(self, name)) for name in names if math.isfinite(getattr(self, name))}
 
     @classmethod

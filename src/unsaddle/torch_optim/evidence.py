@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from unsaddle.told import measured
 from unsaddle.torch_optim import policy
 from unsaddle.torch_optim.state import State
 
@@ -14,6 +15,11 @@ Fields = dict[str, Any]
 def of_step(length: float, change: float, error: float) -> Fields:
     """A step that was tried, and the mean change of the loss with its error."""
     return {"decrease": -change, "decrease_error": error, "length": abs(length)}
+
+
+def of_the_negative(fields: Fields) -> Fields:
+    """The same where the base maximizes: the sentence says that the signs are those of the negative of the loss."""
+    return fields | {"sentence": f"{fields['sentence']} With maximize=True, all numbers are those of -loss."}
 
 
 class Evidence(NamedTuple):
@@ -37,11 +43,11 @@ class Evidence(NamedTuple):
         )
 
     def __str__(self) -> str:
-        return f"Curvature {self.curvature:.3g} ± {self.error:.2g}{self.on}"
+        return f"Curvature {measured(self.curvature, self.error)}{self.on}"
 
     def noise(self, found: float, of: str) -> Fields:
         """Negative curvature only on the batch or sample it was found on."""
-        own = f"Curvature {found:.3g} on the {of} it was found on, {self.curvature:.3g} ± {self.error:.2g}{self.on}"
+        own = f"Curvature {found:.3g} on the {of} it was found on, {measured(self.curvature, self.error)}{self.on}"
         return {"verdict": "batch only", "sentence": f"{own}: noise of one {of}, the normal answer in mid-training."}
 
     def not_left(self) -> Fields:
@@ -54,7 +60,7 @@ class Evidence(NamedTuple):
 
     def tried(self, length: float, change: float, error: float, on: str = "", *, taken: bool) -> Fields:
         """A step was tried on fresh samples, and taken if the loss fell."""
-        step = f"a step of length {abs(length):.3g} changes the loss by {change:.3g} ± {error:.2g}{on}"
+        step = f"a step of length {abs(length):.3g} changes the loss by {measured(change, error)}{on}"
         sentence = f"{self}; {step}. Taken." if taken else f"{self}, but {step}. Not taken."
         verdict = {"verdict": "saddle" if taken else "trial failed", "sentence": sentence, "escaped": taken}
         return of_step(length, change, error) | verdict

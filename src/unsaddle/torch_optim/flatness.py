@@ -6,12 +6,14 @@ it also vanishes at the probes beside x.
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.result import Curvature, Status
-from unsaddle.objective import Evaluation
+from unsaddle.curvature.result import ZERO_HESSIAN, Curvature, Status
+from unsaddle.objective import Evaluation, SampledFunction
 from unsaddle.objectives.model.parameters import FlatParameters
 
 FLAT_TENSOR = 1e-5
@@ -22,6 +24,27 @@ FLAT_SHARE = 0.1
 
 FLAT_LOSS = 1e-6
 """All is flat if a move of length ‖x‖ would change the loss by less than this share of it."""
+
+
+ALL_ZERO = f"{ZERO_HESSIAN} Layers that are all zero do this: re-initialise them."
+"""The sentence where the Hessian is zero. Three layers in a row have no curvature there, but they are not flat."""
+
+
+SOFT_LOSS = 1e-2
+"""The same share where the Hessian may be zero: a search that ended too far from x has seen some curvature."""
+
+NEARER = 16.0
+"""Products by differences are taken at three distances, each this much nearer to x. Where the Hessian is zero, they
+fall as the distance, or faster. Half of that is asked for."""
+
+
+def hessian_vanishes(f: SampledFunction, x: Tensor, radius: float, seed: int) -> bool:
+    """Whether products of the Hessian with a random vector go to zero next to x. Costs four gradients."""
+    u = vectors.random_direction(x, torch.Generator().manual_seed(seed))
+    at_x, sizes = f.grad(x), list[float]()
+    for distance in (radius, radius / NEARER, radius / NEARER**2):
+        sizes.append(vectors.norm(f.grad_at_sum(x, u, distance) - at_x) / distance)
+    return all(0.0 < near <= 2.0 * far / NEARER for far, near in itertools.pairwise(sizes))
 
 
 class Flatness:
@@ -54,13 +77,13 @@ class Flatness:
         norm = vectors.norm(kept)
         return kept.div_(norm) if norm > 0.0 else direction
 
-    def all_flat(self, found: Curvature, x: Tensor) -> bool:
-        """Whether no parameter changes the loss, by the gradient and the curvature at x."""
+    def all_flat(self, found: Curvature, x: Tensor, share: float = FLAT_LOSS) -> bool:
+        """Whether no parameter changes the loss by more than this share, by the gradient and the curvature at x."""
         reach = max(1.0, vectors.norm(x))
         curvature = found.smoothness if found.smoothness > 0.0 else 0.0  # nan where there was no extraction.
         change = (found.gradient_norm + curvature * reach) * reach
         loss = 0.0 if self._value is None else abs(float(self._value))
-        return found.status is Status.FLAT or change <= FLAT_LOSS * loss
+        return found.status is Status.FLAT or change <= share * loss
 
     def flat_tensors(self) -> tuple[float, str]:
         """The share of all parameters that is flat, and a sentence that names them."""
@@ -78,6 +101,8 @@ class Flatness:
 
     def sentence(self, found: Curvature, x: Tensor) -> str | None:
         """The sentence of the verdict "flat", or None. If a direction was found, all parameters have to be flat."""
+        if found.hessian_vanishes:
+            return None
         if self.all_flat(found, x):
             return "No parameter changes the loss: dead or saturated units; re-initialise them."
         if found.direction is not None:

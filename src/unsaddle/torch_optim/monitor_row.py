@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from unsaddle.told import measured
+
 
 @dataclass(frozen=True, kw_only=True)
 class CurvatureRow:
@@ -70,4 +72,4 @@ class CurvatureRow:
 
 
 def _measured(value: float, error: float) -> str:
-    return f"{value:.4g} ± {error:.2g}" if math.isfinite(error) else f"{value:.4g} (one batch)"
+    return measured(value, error) if math.isfinite(error) else f"{value:.4g} (one batch)"

@@ -212,21 +212,24 @@ class Neon(Checkpointed):
         if event is not None:
             self._report(event)
 
-    def probe(self, target: Closure | Objective, *, samples: int | None = None) -> Event:
+    def probe(self, target: Closure | Objective | None = None, *, samples: int | None = None) -> Event:
         """Probes now, whatever the budget says. A verdict is also added to `events`; a candidate is not.
 
         Args:
-            target: an objective over the trained model, or a closure as for `step`. An objective draws its own fresh
-                samples and gives a verdict at once. With a closure the answer may be "candidate": then pass closures
-                with other batches, or go on with `step(closure)`, until there is a verdict.
+            target: an objective over the trained model, by default the `objective` of this `Neon`, or a closure as for
+                `step`. An objective draws its own fresh samples and gives a verdict at once. With a closure the answer
+                may be "candidate": then pass closures with other batches, or go on with `step(closure)`, until there
+                is a verdict.
             samples: |S| for an objective; None for everything.
         """
+        target = self.objective if target is None else target
         if isinstance(target, Objective) and not isinstance(target, ClosureObjective):
             return self._report(decide(target, self.base, self._prober.state, self.rules, samples, self._sign()))
         if not callable(target) or isinstance(target, (type, torch.nn.Module)):
+            got = "none, and this Neon has no objective" if target is None else type(target).__name__
             raise TypeError(
                 f"probe needs a closure that computes the loss and calls backward(), or an objective, got "
-                f"{type(target).__name__}; for a model that is ModelObjective(model, loss, data)"
+                f"{got}; for a model that is ModelObjective(model, loss, data)"
             )
         if samples is not None:
             raise ValueError("samples is for an objective; a closure has its own batch")

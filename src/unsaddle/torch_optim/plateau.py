@@ -41,8 +41,8 @@ def record_value(state: State, value: float, cost: int) -> None:
 def plateau(state: State, rules: Rules) -> bool:
     """Whether the loss has stopped falling over a full window. A loss that is not finite is no plateau."""
     if len(state.values) == 2 and not state.losses:
-        then, now = state.values
-        return math.isfinite(then + now) and then - now <= PLATEAU * abs(now)
+        then, now = state.values  # A whole window apart. The halves of one, below, are half a window apart.
+        return math.isfinite(then + now) and then - now <= 2.0 * PLATEAU * abs(now)
     if len(state.losses) < rules.window:
         return False
     losses = [float(loss) for loss in state.losses]

@@ -22,6 +22,7 @@ from torch import Tensor
 from unsaddle.curvature.question import Question
 from unsaddle.measure import confidence_sequence, student
 from unsaddle.measure.confidence_sequence import Interval
+from unsaddle.told import counted, measured
 from unsaddle.torch_optim.plateau import plateau, quiet, speed
 from unsaddle.torch_optim.rules import DELTA, Rules
 from unsaddle.torch_optim.state import COLLECT, IDLE, TRIAL, State
@@ -165,9 +166,10 @@ def awaited(state: State) -> str:
 def undecided(state: State) -> str:
     """A sentence on what is known of the candidate's curvature."""
     seen, n = collected(state), len(state.curvatures)
-    if not math.isfinite(seen.error):
-        return f"Undecided so far: negative curvature on one batch, and {n} fresh ones are too few to tell."
-    return f"Undecided so far: {seen.mean:.3g} ± {seen.error:.2g} after {n} steps."
+    told = f"negative curvature on one batch, and {n} fresh ones are too few to tell"
+    if math.isfinite(seen.error):
+        told = f"curvature {measured(seen.mean, seen.error)} on {counted(n, 'fresh batch', 'es')}"
+    return f"Undecided so far whether it is a saddle: {told}."
 
 
 def begin(state: State, direction: Tensor, *, radius: float, gamma: float, curvature: float, smoothness: float) -> None:

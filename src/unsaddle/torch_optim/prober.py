@@ -17,8 +17,8 @@ from unsaddle.torch_optim import online, policy
 from unsaddle.torch_optim.batch import DrawnBatch
 from unsaddle.torch_optim.closure import ClosureObjective
 from unsaddle.torch_optim.events import CANDIDATE, Event
-from unsaddle.torch_optim.evidence import Evidence, Fields, of_step
-from unsaddle.torch_optim.flatness import Flatness
+from unsaddle.torch_optim.evidence import Evidence, Fields, of_step, of_the_negative
+from unsaddle.torch_optim.flatness import ALL_ZERO, SOFT_LOSS, Flatness, hessian_vanishes
 from unsaddle.torch_optim.rules import Rules
 from unsaddle.torch_optim.state import COLLECT, IDLE, TRIAL, State
 from unsaddle.torch_optim.step_length import at, length_along, scattered
@@ -73,7 +73,7 @@ class Prober:
             batch.parameters.forget()
         if fields is None:
             return self._event({"verdict": CANDIDATE, "sentence": policy.awaited(state)})
-        return self._verdict(fields)
+        return self._verdict(of_the_negative(fields) if batch.sign < 0.0 else fields)
 
     def _extract(self, objective: Batch) -> Fields | None:
         """Seeks a direction on one batch. Returns None if it found a candidate."""
@@ -98,9 +98,13 @@ class Prober:
             self._begin(found, flatness.used(found.deciding[0]), radius, seen)
             return None
         if spent and found.lowest <= -found.gamma / 2.0:
-            return {"verdict": "undecided", "sentence": SPENT.format(question.max_gradients), "curvature": seen}
+            soft = flatness.all_flat(found, x, SOFT_LOSS)
+            zero = soft and hessian_vanishes(objective.sample(), x, found.radius, question.seed)
+            sentence = ALL_ZERO if zero else SPENT.format(question.max_gradients)
+            return {"verdict": "undecided", "sentence": sentence, "curvature": seen}
         if kind is not Kind.MINIMUM and not spent:
-            return {"verdict": "undecided", "sentence": reason, "curvature": seen}
+            sentence = ALL_ZERO if found.hessian_vanishes else reason
+            return {"verdict": "undecided", "sentence": sentence, "curvature": seen}
         proved = f", as far as {question.max_gradients} gradients tell" if spent else ""
         sentence = f"No curvature below {-found.gamma:.3g} on this batch{proved}."
         return {"verdict": "none", "sentence": sentence, "curvature": seen}

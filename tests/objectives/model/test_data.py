@@ -260,13 +260,20 @@ def test_an_endless_loader_has_no_everything():
         F.sample()
 
 
+class NoLength(torch.utils.data.Dataset):
+    def __getitem__(self, i):
+        return LABELS[i]
+
+
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
         ((LABELS, LABELS), TypeError, r"data must be a Dataset, .* got tuple; wrap tensors as torch.utils.data.Tensor"),
         (LABELS, TypeError, "got Tensor"),
         ({"x": LABELS}, TypeError, "got dict"),
-        (iter([LABELS]), TypeError, "got list_iterator"),
+        (iter([LABELS]), TypeError, r"got list_iterator, which ends after one pass; pass list\(...\) of it"),
+        (NoLength(), TypeError, "got NoLength, a Dataset without a length; give it __len__, or make it an Iterable"),
+        (TensorDataset, TypeError, "got the class TensorDataset; pass an instance of it"),
         (None, TypeError, "got NoneType"),
         ([], ValueError, "the list of batches is empty"),
         (TensorDataset(LABELS[:0]), ValueError, "the data set is empty"),

@@ -21,6 +21,7 @@ from unsaddle.judgement.drop import NO_DIRECTION, Drop
 from unsaddle.judgement.judge import Kind, judge
 from unsaddle.judgement.verdict import assembled
 from unsaddle.measure.direction import Measurement
+from unsaddle.told import measured
 
 START_DELTA = 1e-3
 """The largest part of δ that the random start may use: a tenth of it costs a step or two more."""
@@ -179,7 +180,7 @@ def _reason(kind: Kind, target: Atoms | Filter, seen: Found | None, drop: Drop) 
         lowest, error, direction = seen.motion.curvature, seen.motion.error, seen.motion.direction
     wave = frequency(target, direction, lowest)
     tone = f" ({described(wave)})" if math.isfinite(wave) else ""
-    value = f"{lowest:.3g} ± {error:.1g} eV/Å²{tone}"
+    value = f"{measured(lowest, error)} eV/Å²{tone}"
     fall = ""
     if math.isfinite(drop.value):
         fall = f" The energy falls by {1e3 * drop.value:.3g} meV along it, at a distance of {abs(drop.length):.2g} Å."

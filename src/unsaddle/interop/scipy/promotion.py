@@ -40,6 +40,8 @@ SHALLOW = "This is a saddle, but fun falls by {:.2g} only along a curvature of {
 
 SLIGHT = "Along one direction fun is flat to second order. It falls there, but by {:.2g} only: within the tolerance."
 
+NO_VERDICT = "There is no verdict, since SciPy has not converged."
+
 SADDLE, FLAT = "this is a saddle", "this is no minimum: fun is flat to second order along a direction, and falls there"
 """What a point is that is to be left."""
 
@@ -143,6 +145,7 @@ def minimize(
             _fail(result, status, f"fun is {here} where it ended, so x is the lowest finite point")
             x, here = _ended_at(result, function, *function.lowest)
         if not result.success:
+            result.message = f"{result.message} {NO_VERDICT}"
             break
         if not function.inside(x):  # trust-constr ends beside a bound by rounding. A look goes nowhere outside.
             inner = np.clip(x, lower, upper)

@@ -211,12 +211,20 @@ def source(data: Any, micro_batch: int | None, seed: int, *, shared: bool = Fals
         return Listed(data)
     unfit = isinstance(data, (tuple, dict, str, Tensor, np.ndarray, type))
     if unfit or not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
-        got = f"the class {data.__name__}" if isinstance(data, type) else type(data).__name__
-        raise TypeError(
-            f"data must be a Dataset, a DataLoader or a list of batches, got {got}; wrap tensors as "
-            "torch.utils.data.TensorDataset(...), and a single batch as [batch]"
-        )
+        raise TypeError(f"data must be a Dataset, a DataLoader or a list of batches, got {_refused(data)}")
     return Rows(data, default_collate, micro_batch or MICRO_BATCH)
+
+
+def _refused(data: Any) -> str:
+    """What came in place of data, and what to write instead."""
+    kind = type(data).__name__
+    if isinstance(data, type):
+        return f"the class {data.__name__}; pass an instance of it"
+    if isinstance(data, torch_data.Dataset):
+        return f"{kind}, a Dataset without a length; give it __len__, or make it an IterableDataset"
+    if isinstance(data, Iterator):
+        return f"{kind}, which ends after one pass; pass list(...) of it, or what it was made from"
+    return f"{kind}; wrap tensors as torch.utils.data.TensorDataset(...), and a single batch as [batch]"
 
 
 def _check_is_of_batches(data: list[Any]) -> None:
