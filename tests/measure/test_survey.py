@@ -106,8 +106,8 @@ def test_what_is_not_finite_farther_out_leaves_the_near_rung() -> None:
 
 @pytest.mark.parametrize("width", [1e-3, 3e-4, 1e-4])
 def test_a_ladder_finds_where_products_agree_between_truncation_and_a_staircase(width: float) -> None:
-    """Each entry is what is left of 1 + c·exp(t/width) − 1, c = 1e-9: steps of 1e-16 next to x, and another function far
-    out. So is the gradient of a cross entropy of nearly zero."""
+    """Each entry is 1 + c·exp(t/width) − 1, c = 1e-9: next to x it has steps of 1e-16, and far out it is another
+    function. So is the gradient of a cross entropy of nearly zero."""
     x = normal(200, DOUBLE)
     weights = torch.linspace(0.5, 2.0, 200, dtype=DOUBLE)
     for seed in range(5):
