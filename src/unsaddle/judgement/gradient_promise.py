@@ -92,7 +92,7 @@ def small_along_itself(f: SampledFunction, x: Tensor, radius: float) -> float:
     if not rise > 0.0:
         return math.inf
     curvature, here = rise / (radius * size), float(f.value(x))
-    promised = size**2 / (2.0 * curvature) + VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(here)
+    promised = size * (size / (2.0 * curvature)) + VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(here)
     farther = (float(f.value(torch.sub(x, g, alpha=times / curvature))) for times in FARTHER)
     if all(here - value > promised for value in farther):
         return size / FARTHER[-1]

@@ -90,7 +90,7 @@ class Around:
         rises = False
         for way in (v, -v):
             length, change = self._first_change(way)
-            found = self._nearer(self._lowest(way, length)) if change < 0.0 else None
+            found = self._nearer(self._lowest(way, length)) if -math.inf < change < 0.0 else None
             if found is not None:
                 return self._followed(found)
             rises = rises or 0.0 < change < math.inf
@@ -146,12 +146,14 @@ class Around:
             tried = offset * NEARER
             fall, seen = -self._change(tried), self.seen(nearest * NEARER)
             if not fall > seen:
-                if bends == BENDS or (len(falls) > 2 and falls[-1] ** 2 / falls[-2] <= SEEN * seen):
+                if bends == BENDS or (len(falls) > 2 and falls[-1] * (falls[-1] / falls[-2]) <= SEEN * seen):
                     break
                 lower, bends = self._descended(tried, REPAIRS), bends + 1
                 if lower is None or not vectors.norm(lower) < nearest:
                     return None
                 tried, fall = lower, -self._change(lower)
+            if not 0.0 < fall < math.inf:  # Values differ from call to call.
+                return None
             offset, nearest = tried, vectors.norm(tried)
             if fall >= falls[-1]:  # The descent has found a better way: it begins anew from there.
                 first, falls, distance, bends = offset, [], nearest, 0
