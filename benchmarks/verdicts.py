@@ -7,8 +7,8 @@ that are sampled. What counts, with the γ and the ε that the verdict states:
 - *saddle* is false if the exact curvature along the returned direction is not below zero, or the point is not
   stationary. Between −γ and 0 both minimum and saddle are right;
 - *not stationary* is false if ‖∇F(x)‖ ≤ ε;
-- *undecided* is never false. It is counted, with its reasons. It is right where λ_min is zero, the verdict names a flat
-  direction along which F falls by terms of higher order, and F does: neither minimum nor saddle would be;
+- *undecided* is never false. It is counted, with its reasons. It is right where λ_min is not positive, the verdict
+  names a point to which F falls by terms of higher order, and F does;
 - *interval off*: `verdict.interval` does not contain λ_min, of a minimum, or the exact curvature along the direction;
 - *bound off*: λ_min < −`verdict.bound`, whatever the kind; or a minimum whose bound is above γ, so that nothing has
   excluded curvature below −γ.
@@ -123,13 +123,12 @@ def judge(verdict: Verdict, case: Case, precision: str) -> str:
 
 
 def falls_by_higher_order(verdict: Verdict, case: Case) -> bool:
-    """Whether the verdict says so, λ_min is zero, and F is lower at the distance that the verdict names."""
-    said = re.search(r"flat to second order, and falls .* at a distance of ([0-9.e+-]+)\. So", verdict.reason)
-    if said is None or abs(case.lowest) > ZERO * case.largest:
+    """Whether the verdict says so, λ_min is not positive, and F is lower at the point that the verdict names."""
+    said = re.search(r"Go on from x \+ ([0-9.e+-]+)·v, with v = evidence.deciding\[0\]", verdict.reason)
+    if said is None or case.lowest > ZERO * case.largest:
         return False
     f, v, length = case.objective.sample(), verdict.evidence.deciding[0], float(said[1])
-    here = float(f.value(case.x))
-    return any(float(f.value(torch.add(case.x, v, alpha=sign * length))) < here for sign in (1.0, -1.0))
+    return float(f.value(torch.add(case.x, v, alpha=length))) < float(f.value(case.x))
 
 
 def rounding(case: Case, precision: str) -> float:

@@ -22,6 +22,7 @@ from benchmarks.verdict_cases.case import (
 from benchmarks.verdict_cases.dense import badly_scaled, random_spectra, steep, threshold, ties
 from benchmarks.verdict_cases.equal_units import equal_units
 from benchmarks.verdict_cases.finite_sums import sample_negative, sample_positive, sensing
+from benchmarks.verdict_cases.flat import flat
 from benchmarks.verdict_cases.formulas import ZOO_SEEDS, blocks, needle, symmetric, whole_zoo, zoo_points
 from benchmarks.verdict_cases.inner_precision import lower_precision_inside
 from benchmarks.verdict_cases.kinks import kinks_at_x, kinks_beside
@@ -68,6 +69,7 @@ FAMILIES: dict[str, Callable[[int, str], Case]] = {
     "log barriers": barriers,
     "drowned values": drowned_values,
     "published": published,
+    "flat to second order": flat,
 }
 
 

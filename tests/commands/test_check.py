@@ -78,6 +78,22 @@ def test_a_model_at_a_saddle_has_a_page_with_its_layers(file: Any, tmp_path: Pat
     assert (tmp_path / "page" / "figures" / "verdict.svg").exists()
 
 
+def test_a_deep_network_at_zero_is_no_minimum(file: Any) -> None:
+    deep = MODEL.replace("nn.Linear(3, 4, bias=False))", "nn.Linear(3, 3, bias=False), nn.Linear(3, 4))")
+    result = check(file(deep.replace("data =", "rows -= rows.mean(0)\ndata =")))
+    assert result.exit_code == 2
+    assert "So x is no minimum" in re.sub(r"\s+", " ", result.output)
+    assert "Nothing has to be left here" not in result.output
+
+
+def test_where_no_lower_point_was_found_none_is_advised(file: Any) -> None:
+    """−x² + |y| beside its kink: the negative curvature ends nowhere lower within reach."""
+    kink = PLAIN.replace("x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4", "x[1].abs() - x[0] ** 2")
+    output = re.sub(r"\s+", " ", check(file(kink.format(x="[1e-100, -2e-100]"))).output)
+    assert "no lower point was found along it" in output
+    assert "direction is lower" not in output
+
+
 def test_it_says_that_it_runs_the_file(file: Any) -> None:
     assert "Running " in check(file(PLAIN.format(x="[0.0, 0.0]"))).stderr
     said = typer.testing.CliRunner().invoke(cli.app(), ["check", "--help"]).output

@@ -110,3 +110,26 @@ def test_the_fall_along_the_gradient_is_the_best_of_four_values_within_the_dista
     assert fall_along_gradient(f, x, 0.5) == 0.75
     assert fall_along_gradient(f, x, 1e4) == 0.0
     assert fall_along_gradient(f, torch.ones(1, dtype=DOUBLE), 1.0) == 0.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_where_f_flattens_out_a_gradient_is_not_small(dtype: torch.dtype) -> None:
+    """A step of 1/L1 is 1e-3 long. F falls far beyond it, without end."""
+    verdict = is_minimum(Function(lambda x: -torch.log(x + 1e-3).sum()), torch.zeros(1, dtype=dtype))
+    assert verdict.kind == "not stationary"
+    assert verdict.eps < verdict.gradient_norm
+
+
+@pytest.mark.parametrize("power", [2, 4, 6, 8])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_a_point_a_little_off_a_minimum_of_any_power_is_one(power: int, dtype: torch.dtype) -> None:
+    f = Function(lambda x: x[0] ** 2 + (x[1] - 1.0) ** power + 1.0)
+    assert is_minimum(f, torch.tensor([0.0, 1.001], dtype=dtype)).kind == "minimum"
+
+
+def test_a_gradient_along_the_direction_of_negative_curvature_is_followed() -> None:
+    """√|x| bends down everywhere but at its minimum, and its gradient leads there."""
+    for size in (1e-30, 1e-10):
+        verdict = is_minimum(Function(lambda x: x.abs().sqrt().sum()), torch.tensor([size, -2.0 * size], dtype=DOUBLE))
+        assert verdict.kind == "not stationary"
+        assert verdict.eps < verdict.gradient_norm

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
+from unsaddle.measure.values import VALUE_ROUNDING
 from unsaddle.objective import SampledFunction
 
 STEPS = 20
@@ -16,11 +17,14 @@ STEPS = 20
 FAR = 0.1
 """A gradient is not small if the lowest point along it is farther away than this share of max(1, ‖x‖)."""
 
-FAR_FROM_REST = (
-    "The gradient is small beside the highest curvature, but F is so soft along it that its lowest point is far away: "
-    "follow the gradient, or pass eps."
-)
+FARTHER = (4.0, 16.0)
+"""Lengths in units of the distance to the lowest point of the quadratic along the gradient. At the first, a quadratic
+is higher than at x. At the second, xᵏ is, for k up to 8."""
 
+FAR_FROM_REST = (
+    "The gradient is small beside the highest curvature, but F is so soft along it, or flattens out so soon, that its "
+    "lowest point is far away: follow the gradient, or pass eps."
+)
 
 NEARER = (1.0, 0.25, 0.0625, 0.015625)
 """Shares of a distance at which F is asked for along the gradient."""
@@ -68,9 +72,11 @@ def gradient_promise(f: SampledFunction, x: Tensor, *, softest: float, radius: f
 
 
 def small_along_itself(f: SampledFunction, x: Tensor, radius: float) -> float:
-    """The norm up to which ∇f(x) leads to a point nearby, by the curvature along it; inf if that is not positive.
+    """The norm up to which ∇f(x) leads to a point nearby, by the curvature c along it; inf if that is not positive.
 
-    A stiff direction makes every gradient look small beside L1. Cost: two gradients.
+    A stiff direction makes every gradient look small beside L1. One that is small may lead far down all the same, where
+    the curvature falls off, as that of a logarithm. So values farther along it are asked for, too: if they fall by more
+    than the ‖∇f(x)‖²/(2c) of a quadratic, no gradient near this one is small. Cost: two gradients and three values.
 
     >>> import torch
     >>> from unsaddle import Function
@@ -83,7 +89,14 @@ def small_along_itself(f: SampledFunction, x: Tensor, radius: float) -> float:
     if size == 0.0:
         return math.inf
     (rise,) = vectors.dots((g, f.grad_at_sum(x, g, radius / size).clone().sub_(g)))
-    return FAR * rise / (radius * size) * max(1.0, vectors.norm(x)) if rise > 0.0 else math.inf
+    if not rise > 0.0:
+        return math.inf
+    curvature, here = rise / (radius * size), float(f.value(x))
+    promised = size * (size / (2.0 * curvature)) + VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(here)
+    farther = (float(f.value(torch.sub(x, g, alpha=times / curvature))) for times in FARTHER)
+    if all(here - value > promised for value in farther):
+        return size / FARTHER[-1]
+    return FAR * curvature * max(1.0, vectors.norm(x))
 
 
 def fall_along_gradient(f: SampledFunction, x: Tensor, distance: float) -> float:

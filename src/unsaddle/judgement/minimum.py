@@ -17,7 +17,7 @@ from unsaddle.curvature.question import CLOSE, Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, Drop, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
-from unsaddle.judgement.flat_direction import flat_fall
+from unsaddle.judgement.flat_direction import NO_MINIMUM, FlatFall, flat_fall
 from unsaddle.judgement.gradient_promise import (
     BETTER_WAY,
     FAR_FROM_REST,
@@ -32,6 +32,7 @@ from unsaddle.judgement.reasons import F_ENDS, KINKS_TURN_UP, VALUES_DO_NOT_FALL
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError, hessian_error, look_again
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.judgement.watch import watched
+from unsaddle.judgement.zero_hessian import SHAPES, without_hessian
 from unsaddle.measure import batches
 from unsaddle.metric.equilibrated import GRADIENTS, equilibrated
 from unsaddle.objective import Objective, SampledFunction, point_of, with_its_ranks
@@ -53,6 +54,9 @@ CLEARLY_LESS = 0.25
 
 SYMMETRIC = 0.05
 """Where values show no fall, products have to be symmetric up to this share of the curvature that they claim."""
+
+MAY_BE_BETTER = 0.25
+"""The gradient may be the better way down if it promises this share of the fall along the direction."""
 
 GRADIENT_IN_METRIC = "The gradient, and what counts as stationary, are those of F(Sz), in the metric."
 
@@ -136,7 +140,8 @@ def is_minimum(
         question = replace(question, farther=max(0, max_gradients - CHECKS) // 2)
     with watched(objective, max_gradients, progress) as seen:
         verdict = _verdict(posed(seen, x, question, metric), eps, delta)
-        if metric is None and verdict.kind is Kind.UNDECIDED and verdict.evidence.status in NO_ANSWER:
+        is_open = verdict.kind is Kind.UNDECIDED and NO_MINIMUM not in verdict.reason
+        if metric is None and is_open and verdict.evidence.status in NO_ANSWER:
             verdict = _in_measured_sizes(seen, x, question, eps, delta, verdict)
     return replace(verdict, _objective=objective)
 
@@ -193,7 +198,11 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
     own, stretch = asked.own(found), asked.stretch(found)
     scaled = replace(own, smoothness=own.smoothness / seen.unit**2)
     judgement = judge(scaled, **seen.known, missed=missed, more_samples=advice, fall=drop.value)
-    judgement, seen = _contested(judgement, seen, found, f, x, drop, generator, sampled=drawn is not None)
+    judgement, seen, falls = _contested(judgement, seen, found, f, x, drop, generator, sampled=drawn is not None)
+    if falls is not None:
+        found = replace(found, deciding=(falls.direction, *found.deciding[1:]))
+        own, falls = asked.own(found), falls._replace(length=asked.stretch(found) * falls.length)
+        judgement = Judgement(Kind.UNDECIDED, falls.reason)
     if asked.scaling is not None and seen.in_metric:
         judgement = judgement._replace(reason=f"{judgement.reason} {GRADIENT_IN_METRIC}")
     leads_down = judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY)
@@ -238,37 +247,40 @@ def _contested(
     generator: torch.Generator,
     *,
     sampled: bool,
-) -> tuple[Judgement, Gradient]:
+) -> tuple[Judgement, Gradient, FlatFall | None]:
     """The judgement after whoever may contest it: values, gradients farther out, and F along its gradient.
 
     Where that last one objects, as the better way down or for being so soft, ε is what it takes for small.
     """
+    if judgement.kind is Kind.UNDECIDED and found.status in SHAPES and not sampled:
+        reason, falls = without_hessian(judgement.reason, found, f, x, generator)
+        return Judgement(Kind.UNDECIDED, reason), seen, falls
     if judgement.kind is Kind.SADDLE and drop.value == 0.0 and (not _is_sure(found) or values_rise(f, x, found)):
-        return Judgement(Kind.UNDECIDED, KINKS_TURN_UP if found.piece > 0.0 else VALUES_DO_NOT_FALL), seen
+        return Judgement(Kind.UNDECIDED, KINKS_TURN_UP if found.piece > 0.0 else VALUES_DO_NOT_FALL), seen, None
     if judgement.kind is Kind.SADDLE and not drop.both_ways and ends_within(f, x, found):
-        return Judgement(Kind.UNDECIDED, F_ENDS.format(radius=found.measurements[0].radius)), seen
+        return Judgement(Kind.UNDECIDED, F_ENDS.format(radius=found.measurements[0].radius)), seen, None
     if contradicts(f, x, found, judgement.kind, seen.unit * (seen.least - seen.eps), generator):
-        return Judgement(Kind.UNDECIDED, STAIRCASE), seen
+        return Judgement(Kind.UNDECIDED, STAIRCASE), seen, None
     # The gradient is asked only if it may promise more: at a saddle it is zero, and this costs nothing.
-    may_be_better = seen.follows_l1 and seen.least * abs(drop.length) > drop.value > 0.0
+    may_be_better = seen.follows_l1 and seen.least * abs(drop.length) > MAY_BE_BETTER * drop.value > 0.0
     if judgement.kind is Kind.SADDLE and not sampled and may_be_better:
         fall = fall_along_gradient(f, x, abs(drop.length))
-        if fall > drop.value:
+        if fall >= drop.value:
             ways = {"along_gradient": fall, "along_direction": drop.value, "curvature": found.curvature}
-            small = seen.least * drop.value / fall
-            return Judgement(Kind.NOT_STATIONARY, BETTER_WAY.format(**ways)), seen._replace(eps=small)
+            small = MAY_BE_BETTER * seen.least * drop.value / fall
+            return Judgement(Kind.NOT_STATIONARY, BETTER_WAY.format(**ways)), seen._replace(eps=small), None
     if judgement.kind is not Kind.MINIMUM or sampled:
-        return judgement, seen
+        return judgement, seen, None
     if steps_next_to_x(f, x, found, generator):
-        return Judgement(Kind.UNDECIDED, STAIRCASE), seen
+        return Judgement(Kind.UNDECIDED, STAIRCASE), seen, None
     falls = flat_fall(f, x, found)
     if falls is not None:
-        return Judgement(Kind.UNDECIDED, falls.reason), seen
+        return judgement, seen, falls
     if seen.follows_l1 and seen.norm > seen.error:
         small = small_along_itself(f, x, found.radius)
         if seen.least > small:
-            return Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), seen._replace(eps=small)
-    return judgement, seen
+            return Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), seen._replace(eps=small), None
+    return judgement, seen, None
 
 
 def _is_sure(found: Curvature) -> bool:

@@ -89,6 +89,11 @@ def reason_for(found: Curvature, more_samples: str) -> str:
     return KINK.format(**seen) if found.jumps else NARROW.format(radius=found.radius, **seen)
 
 
+def kink_of(found: Curvature, jump: float) -> str:
+    """The reason where gradients next to x were seen to jump."""
+    return KINK.format(jump=jump, **_by_precision(found, "an x that is farther from it"))
+
+
 def _by_precision(found: Curvature, action: str) -> dict[str, str]:
     """What hides curvature, and what to do about it. In float64 it is seldom the rounding of x. In float32 a larger γ
     does not help among kinks: float64 has room between them."""

@@ -40,7 +40,7 @@ TOO = "There is negative curvature, too: x + length · direction is lower. The r
 
 def advice(verdict: Verdict) -> tuple[str, ...]:
     """What to do next."""
-    too = (TOO,) if verdict.kind is Kind.NOT_STATIONARY and verdict.direction is not None else ()
+    too = (TOO,) if verdict.kind is Kind.NOT_STATIONARY and verdict.drop > 0.0 else ()
     return (*TO_DO[verdict.kind], *too)
 
 

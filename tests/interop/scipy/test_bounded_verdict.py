@@ -148,7 +148,7 @@ def test_a_fall_within_the_tolerance_is_a_success_that_is_told():
     result = minimize(flat_saddle, [1.0, 0.0], jac=slope_of_flat_saddle, tol=0.5)
     assert result.success
     assert result.escapes == 0
-    assert "It falls there, but by 0.0" in result.message
+    assert "It falls there, but by 0.15" in result.message
     assert "within the tolerance" in result.message
 
 
@@ -159,8 +159,8 @@ def test_with_a_gamma_a_flat_direction_is_accepted_as_any_curvature_above_it():
 
 
 @pytest.mark.parametrize("power", [4, 6])
-def test_a_flat_minimum_costs_at_most_seven_values(power):
-    """Along the flat direction fun rises: the first of three lengths tells on each side, unless it drowns."""
+def test_a_flat_minimum_costs_at_most_ten_values(power):
+    """Along the flat direction fun rises: that is seen on each side at the first length where it does not drown."""
 
     def jac(x):
         return np.array([2.0 * x[0], power * x[1] ** (power - 1)])
@@ -169,4 +169,4 @@ def test_a_flat_minimum_costs_at_most_seven_values(power):
     result = minimize(lambda x: x[0] ** 2 + x[1] ** power, [1.0, 0.0], jac=jac, check_gradient=False)
     assert result.success
     assert result.verdict.kind == "minimum"
-    assert 0 < result.nfev - plain.nfev <= 7
+    assert 0 < result.nfev - plain.nfev <= 10

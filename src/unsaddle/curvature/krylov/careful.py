@@ -156,5 +156,6 @@ def _undecided(search: Search, failed: KrylovCandidate, attempts: Attempts) -> K
     if not noise.repeats(f, x, radius, REPEATS * attempts.noise, search.generator):
         return replace(failed, vector=None, status=Status.NOT_DETERMINISTIC)
     if attempts.too_coarse(failed.scale.gamma):
-        return replace(failed, vector=None, status=Status.PRECISION_TOO_LOW)
+        known = failed.deciding if failed.vector is None else (failed.vector,)
+        return replace(failed, vector=None, status=Status.PRECISION_TOO_LOW, deciding=known)
     return failed

@@ -175,9 +175,9 @@ def _searched(at: EndPoint, variables: Mask, question: Question, ledger: Ledger)
         reason = f"{reason} {off}: give jac, or take a large constant out of fun."
     elif kind is Kind.MINIMUM and question.seen_counts:
         sampled = f.sample(ledger=ledger)
-        falls = flat_fall(sampled, x, found)
+        falls = flat_fall(sampled, x, found, by_descent=False)
         if falls is not None:
-            moved = along_flat_line(f, found.deciding[0], falls)
+            moved = along_flat_line(f, falls)
             return _Seen(f, found, Judgement(Kind.UNDECIDED, falls.reason), moved)
     return _Seen(f, found, Judgement(kind, reason))
 

@@ -37,13 +37,13 @@ def along_direction(f: FreeFunction, direction: Tensor, curvature: float, shorte
     return None
 
 
-def along_flat_line(f: FreeFunction, direction: Tensor, falls: FlatFall) -> Array:
+def along_flat_line(f: FreeFunction, falls: FlatFall) -> Array:
     """The lowest point along a direction where fun is flat to second order, and was seen to fall.
 
     The length at which it was seen is doubled while values fall. The result is clipped to the bounds.
     """
     sampled = f.sample()
-    here, first = f.at.value, abs(falls.length)
+    here, first, direction = f.at.value, falls.length, falls.direction
 
     def value_at(s: float) -> float:
         return float(sampled.value(torch.add(f.point, direction, alpha=s)))
