@@ -15,6 +15,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.measure.between_kinks import Gap, Opposite, gap, opposite
+from unsaddle.measure.jumps import Kinks
 from unsaddle.measure.noise import FIRST_RADIUS, is_low_precision
 from unsaddle.measure.survey import Survey
 
@@ -61,6 +62,21 @@ GRADIENTS_A_PRODUCT, SPARE_GRADIENTS = 4, 32
 last one ended, at most. The first ones may come nearer in several steps."""
 
 
+ALONG = 0.5
+"""A unit vector is along the kinks if more than this share of it is."""
+
+SMALL = 1e-3
+"""Where products run along kinks that x lies on, even parts up to this share of a product count as none: a tenth of γ,
+if that is a hundredth of L1."""
+
+NEAREST_ALONG = {torch.float32: 8.0, torch.float64: 1e4}
+"""The nearest radius of a product along kinks, in roundings of x: products of float32 are off by a quarter of γ there.
+Nearer kinks than this count as going through x."""
+
+SECONDS, LEFT = 8, 8.0
+"""Second differences that tell rounding: of kinks through x, up to two less do not count. Rounding is so many times
+what is left of the last at most: the error of ∇f(x), which all share, is not left."""
+
 HALF_PRECISION = 0.5
 """Half precision is inside if more than this share of a gradient's entries has the trailing zeros of half precision."""
 
@@ -71,6 +87,14 @@ def may_have_kinks(f_hat: DisplacedFunction, around: Survey) -> bool:
     if around.has_memory or around.narrow > 0.0 or is_low_precision(f_hat.grad0, HALF_PRECISION):
         return False
     return not f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0
+
+
+class KinkMet(Exception):  # noqa: N818  (an outcome, not an error)
+    """A kink was met that is too near to x for probes, and is none of those that are known."""
+
+    def __init__(self, along: Tensor, radius: float) -> None:
+        super().__init__("a kink that is not known")
+        self.along, self.radius = along, radius
 
 
 class BetweenKinks:
@@ -101,7 +125,18 @@ class BetweenKinks:
         return math.hypot(self.noise, self.jump)
 
     def multiply(self, q: Tensor, out: Tensor) -> None:
-        """out ← ∇²f(x)q for a unit q. Two gradients, and two more for every radius at which a kink was met."""
+        """out ← ∇²f(x)q for a unit q. Two gradients, and two more for every radius at which a kink was met.
+
+        Where x lies on kinks, both q and the product are taken along them. What rounding has left of a q that is not
+        along them has no product.
+        """
+        if self.within.kinks is not None:
+            q = self.within.kinks.along(q.clone())
+            length = vectors.norm(q)
+            if length < ALONG:
+                out.zero_()
+                return
+            q.div_(length)
         probes = self._probes(q, self._begin)
         torch.div(probes.difference, self._way(q, probes.radius), out=out)
         first_was_clean, self.radius = len(probes.evens) == 1 and probes.clean, probes.radius
@@ -121,6 +156,8 @@ class BetweenKinks:
     def _probes(self, v: Tensor, begin: float) -> Opposite:
         f_hat = self.f_hat
         probes = opposite(f_hat.f, f_hat.x, v, f_hat.grad0, replace(self.within, radius=begin), sides=True)
+        if not probes.clean and self.within.kinks is not None:
+            raise KinkMet(v, probes.radius)
         if not probes.clean:
             self.jump = max(self.jump, probes.evens[-1] / (2.0 * probes.radius))
         return probes
@@ -151,14 +188,64 @@ def between_kinks(
     )  # fmt: skip
     if within is None:
         return None
-    found = BetweenKinks(f_hat, within, side)
+    return _if_hessian(BetweenKinks(f_hat, within, side), along, generator)
+
+
+def _if_hessian(found: BetweenKinks, along: Tensor, generator: torch.Generator) -> BetweenKinks | None:
+    """The products, if they are those of a Hessian: the same at half the radius, not far shorter than farther out, and
+    symmetric; else None."""
+    f_hat, within = found.f_hat, found.within
+    f, x, grad0, scale = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0
     near = torch.empty_like(x)
     found.multiply(along, near)
     nearer = opposite(f, x, along, grad0, replace(within, radius=found.radius / 2.0), sides=True)
     length, off = vectors.norm(near), vectors.norm(near - nearer.difference.div_(2.0 * nearer.radius))
-    far = min(vectors.norm(f_hat.central_product(along, share * scale)) for share in FAR)
+    farther = (f_hat.central_product(along, share * scale) for share in FAR)
+    far = min(vectors.norm(far if within.kinks is None else within.kinks.along(far)) for far in farther)
     is_hessian = off <= AGREE * length and length >= LACKS * far and math.isfinite(far)
     return found if is_hessian and all(_is_symmetric(found, x, generator) for _ in range(SYMMETRIC)) else None
+
+
+def along_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Generator, level: float, kinks: Kinks) -> BetweenKinks | None:
+    """Products along the kinks that x lies on, between all others; None if they are not those of a Hessian."""
+    f, x, grad0, scale, dtype = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0, f_hat.x.dtype
+    nearest = nearest_along(f_hat)
+    within = gap(
+        f, x, f_hat.x_norm, grad0, generator, along=along, level=level, start=START[dtype] * scale, nearest=nearest,
+        sides=True, kinks=kinks, small=SMALL,
+    )  # fmt: skip
+    if within is None:
+        raise KinkMet(along, nearest)
+    return _if_hessian(BetweenKinks(f_hat, within, None), along, generator)
+
+
+def nearest_along(f_hat: DisplacedFunction) -> float:
+    """The nearest radius of products along kinks."""
+    dtype = f_hat.x.dtype
+    return NEAREST_ALONG[dtype] * torch.finfo(dtype).eps * (f_hat.x_norm or 1.0)
+
+
+def rounding_level(f_hat: DisplacedFunction, generator: torch.Generator) -> float:
+    """What rounding makes of ∇f(x+rv) + ∇f(x−rv) − 2∇f(x), at most. Sixteen gradients.
+
+    Kinks through x add their jumps to it. Their span is small: what is left of one such vector after the others are
+    taken out of it is rounding.
+    """
+    x, radius = f_hat.x, nearest_along(f_hat) / 2.0
+    seconds, product = list[Tensor](), 0.0
+    for _ in range(max(1, min(SECONDS, vectors.dimension(x) // 2))):
+        v = vectors.random_direction(x, generator)
+        above, below = (f_hat.f.grad_at_sum(x, v, sign * radius) - f_hat.grad0 for sign in (1.0, -1.0))
+        seconds.append(above + below)
+        product = min(product or math.inf, vectors.norm(above), vectors.norm(below))
+    while len(seconds) > 1:
+        seconds.sort(key=vectors.norm)
+        longest = seconds.pop()
+        (squared,) = vectors.dots((longest, longest))
+        if squared > 0.0:
+            seconds = [s.sub_(longest, alpha=vectors.dots((longest, s))[0] / squared) for s in seconds]
+    rounding = EXACT * torch.finfo(x.dtype).eps * (f_hat.grad_norm + product * (1.0 + f_hat.x_norm / radius))
+    return LEFT * vectors.norm(seconds[0]) or rounding
 
 
 def _is_symmetric(found: BetweenKinks, x: Tensor, generator: torch.Generator) -> bool:

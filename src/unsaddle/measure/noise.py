@@ -66,6 +66,34 @@ def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
     return rounded > (share if nonzeros >= FEW_ENTRIES else max(share, FEW_SHARE)) * nonzeros
 
 
+OFF_GRID, FEW_OFF, EIGHTHS = 0.2, 8, 0.02
+"""Second differences are off the grid of half precision if at most this share of so many entries at least is within
+this of a multiple of 1/4, as a fraction between 1 and 2. By chance 16 in 100 are."""
+
+CLEARLY = 1000.0
+"""An entry of a second difference is no rounding from so many units of precision of the gradient's terms on."""
+
+
+def off_grid(f: SampledFunction, x: Tensor, x_norm: float, grad0: Tensor, generator: torch.Generator) -> bool:
+    """Whether gradients jump as at kinks, by any numbers, and not as in half precision, by few units of its last digit.
+
+    By ∇f(x+rs) + ∇f(x−rs) − 2∇f(x), which terms in the precision of x leave, as those of a weight decay do. False
+    where too few entries tell. Two gradients.
+    """
+    radius = LOW_PRECISION_SHIFT * (x_norm or 1.0)
+    s = vectors.normal(x, generator)
+    s = s.mul_(x) if x_norm > 0.0 else s
+    s.div_(vectors.norm(s))
+    above, below = f.grad_at_sum(x, s, radius).clone(), f.grad_at_sum(x, s, -radius).clone()
+    terms = vectors.norm(above - below) / (2.0 * radius) * (x_norm or 1.0) / math.sqrt(vectors.dimension(x))
+    second = above.add_(below).sub_(grad0, alpha=2.0).abs_()
+    clear = second > CLEARLY * torch.finfo(x.dtype).eps * terms
+    quarters = torch.frexp(second).mantissa * 8.0
+    near = (quarters - quarters.round()).abs() < EIGHTHS
+    count, on = vectors.total([[clear.sum(), (clear & near).sum()]])
+    return count >= FEW_OFF and on <= OFF_GRID * count
+
+
 def noise_radius(x: Tensor, x_norm: float) -> float:
     """The distance from x at which the noise of gradients is measured: a hundred roundings."""
     return NOISE_SHIFT * torch.finfo(x.dtype).eps * (x_norm if x_norm > 0.0 else SIZE_AT_ZERO)

@@ -10,14 +10,24 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.kinks import MOST_GRADIENTS, BetweenKinks, between_kinks, may_have_kinks
+from unsaddle.curvature.kinks import (
+    MOST_GRADIENTS,
+    BetweenKinks,
+    KinkMet,
+    along_kinks,
+    between_kinks,
+    may_have_kinks,
+    nearest_along,
+    rounding_level,
+)
 from unsaddle.curvature.krylov.certificate import KrylovCandidate
 from unsaddle.curvature.krylov.quadratic import STEADY
 from unsaddle.curvature.krylov.runs import run, settings_for
 from unsaddle.curvature.result import Status
 from unsaddle.curvature.search import Search
 from unsaddle.measure.between_kinks import measured
-from unsaddle.measure.noise import FIRST_RADIUS
+from unsaddle.measure.jumps import MOST, jumps_between, kinks_at, smallest_gradient
+from unsaddle.measure.noise import FIRST_RADIUS, off_grid
 from unsaddle.measure.survey import Survey
 from unsaddle.measure.values import VALUE_ROUNDING, follow_gradients
 from unsaddle.objective import SampledFunction
@@ -27,6 +37,9 @@ STEPS = 300
 
 LENGTHS = (1.0, 0.25, 0.0625)
 """Shares of the radius of an earlier search at which values are asked for along its lowest direction."""
+
+RESTARTS = 12
+"""A search along kinks begins again so often, each time with a kink more."""
 
 CHECKS = 8
 """Gradients that are kept for the checks of the result."""
@@ -47,13 +60,14 @@ def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> 
     f_hat, x = search.f_hat, search.x
     if not search.affords(2 * MOST_GRADIENTS) or not may_have_kinks(f_hat, around):
         return None
-    if around.nearest > 0.0 and x.dtype == torch.float32:  # Half precision inside, of which values tell too little.
-        return None
     q = f_hat.product(vectors.random_direction(x, search.generator), FIRST_RADIUS[x.dtype] * (f_hat.x_norm or 1.0))
     length = vectors.norm(q)
-    if not 0.0 < length < math.inf or not follow_gradients(f_hat.f, x, f_hat.x_norm, search.generator):
+    if not 0.0 < length < math.inf or not _is_full_precision(search, around):
         return None
     q = q.div_(length)
+    found = _along_kinks(search, q, failed, around)
+    if found is not None:
+        return found
     between = between_kinks(f_hat, q, search.generator)
     found = None if between is None else _searched(search, between, failed, around)
     if found is None and between is not None and between.side and search.affords(2 * MOST_GRADIENTS):
@@ -62,14 +76,61 @@ def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> 
     return found
 
 
-def _searched(search: Search, between: BetweenKinks, failed: KrylovCandidate, around: Survey) -> KrylovCandidate | None:
+def _is_full_precision(search: Search, around: Survey) -> bool:
+    """Whether jumps are those of kinks, and not those of less than the precision of x inside.
+
+    In float32 values are too coarse to tell, but half precision jumps by few units of its last digit.
+    """
+    f_hat, x = search.f_hat, search.x
+    if x.dtype == torch.float32 and off_grid(f_hat.f, x, f_hat.x_norm, f_hat.grad0, search.generator):
+        return True
+    suspicious = x.dtype == torch.float32 and around.nearest > 0.0
+    return not suspicious and follow_gradients(f_hat.f, x, f_hat.x_norm, search.generator)
+
+
+def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Survey) -> KrylovCandidate | None:
+    """The search along the kinks that x lies on, if there are any, and between all others; None without answer.
+
+    A kink across which f bends up is a valley: f rises on both sides of it, in proportion to the distance, and only
+    what f does along it is left to decide (the U-Hessian of Lemaréchal, Oustry and Sagastizábal 2000).
+    """
+    f_hat, x = search.f_hat, search.x
+    level, radius = rounding_level(f_hat, search.generator), nearest_along(f_hat)
+    kinks = kinks_at(f_hat.f, x, radius, level, search.generator)
+    for _ in range(RESTARTS):
+        level = max(level, kinks.inexact)
+        if len(kinks) > min(MOST, vectors.dimension(x) // 2) or kinks.bends_down or not search.affords(2 * MOST_GRADIENTS):
+            return None
+        v = kinks.along(q.clone())
+        start = kinks.along(vectors.random_direction(x, search.generator))
+        try:
+            between = along_kinks(f_hat, v.div_(vectors.norm(v)), search.generator, level, kinks)
+            if between is None:
+                return None
+            found = _searched(search, between, failed, around, start.div_(vectors.norm(start)))
+        except KinkMet as met:
+            way = met.along * (2.0 * met.radius)
+            new = jumps_between(f_hat.f, x, met.along * -met.radius, way, level)
+            if not [jump for jump in new if kinks.add(jump, way, level)]:
+                return None
+            continue
+        if found is not None and len(kinks) > 0:
+            least = smallest_gradient(f_hat.f, x, f_hat.grad0, kinks, radius)
+            found = replace(found, kinks=len(kinks), gradient_norm=least)
+        return found
+    return None
+
+
+def _searched(
+    search: Search, between: BetweenKinks, failed: KrylovCandidate, around: Survey, start: Tensor | None = None
+) -> KrylovCandidate | None:
     """What the search of one piece found; None if that would not decide."""
     if between.side == 0.0:
         return None
     settings = settings_for(
         search, num_steps=STEPS, noise=between.within.noise, smallest_radius=between.radius, between=between
     )
-    found = run(search, settings, CHECKS, search.question.keep_history)
+    found = run(search, settings, CHECKS, search.question.keep_history, start)
     found = replace(found, survey=around, piece=between.radius, jump=failed.jump)
     if found.exhausted or found.status not in (Status.FOUND, Status.NOTHING_FOUND):
         return None

@@ -1,0 +1,143 @@
+"""Jumps of the gradient right beside x, one by one: kinks that x lies on, to rounding.
+
+Across a kink of a continuous f the gradient jumps along the kink's normal: by +cn where f bends up, as at a valley, and
+by −cn where it bends down. Along the kink it does not jump.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.objective import SampledFunction
+
+PARTS, HALVINGS = 8, 3
+"""A segment is cut into so many parts. Those where the gradient jumps are halved so often."""
+
+STEEPER = 4.0
+"""The gradient jumps within a part where it changes by so many times as much as in the median part, and more than
+rounding explains."""
+
+LINES, REACH = 3, 4.0
+"""Jumps at x are looked for on so many random lines, which pass x at the nearest radius and are so many times longer.
+Off x, several kinks through x are crossed one after the other."""
+
+MOST = 16
+"""More kinks than this through one point are not told apart."""
+
+SAME = 0.1
+"""A jump is that of a kink that is known already, if no more than this share of it is orthogonal to the known ones."""
+
+INEXACT = 256.0
+"""Units of precision that a jump is off by: the gradient of one row of data cancels more than that of all rows."""
+
+SWEEPS = 100
+"""Sweeps of the coordinate descent for the smallest gradient."""
+
+
+class Kinks:
+    """The kinks that x lies on, to rounding: their normals, and whether f bends up across each of them.
+
+    Attributes:
+        jumps: the jump of the gradient across each kink, seen while moving to the side that it points to, or away.
+        bends_down: whether f bends down across one of them.
+        basis: orthonormal rows that span the jumps.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        self.jumps: list[Tensor] = []
+        self.bends_down = False
+        self.basis = x.new_empty(0, x.numel())
+
+    def __len__(self) -> int:
+        return len(self.jumps)
+
+    @property
+    def inexact(self) -> float:
+        """What is left of the jumps, at most, if they are projected: they are as exact as a part of the gradient is."""
+        if not self.jumps:
+            return 0.0
+        return INEXACT * torch.finfo(self.basis.dtype).eps * max(vectors.norm(jump) for jump in self.jumps)
+
+    def along(self, v: Tensor) -> Tensor:
+        """v ← its part along all the kinks, in place."""
+        for n in self.basis:
+            v.sub_(n, alpha=vectors.dots((n, v))[0])
+        return v
+
+    def add(self, jump: Tensor, way: Tensor, level: float) -> bool:
+        """Takes in a jump that was seen on the way along a vector; returns False if its kink is known already."""
+        rest = self.along(self.along(jump.clone()))
+        length, size = vectors.norm(rest), vectors.norm(jump)
+        if length <= max(SAME * size, level):
+            return False
+        self.basis = torch.cat([self.basis, rest.div_(length).unsqueeze(0)])
+        self.jumps.append(jump)
+        self.bends_down = self.bends_down or vectors.dots((jump, way))[0] < 0.0
+        return True
+
+
+def jumps_between(
+    f: SampledFunction, x: Tensor, start: Tensor, way: Tensor, level: float
+) -> list[Tensor]:
+    """The jumps of ∇f on the segment from x + start to x + start + way, one after the other. Nine gradients, and three
+    a jump."""
+
+    def grad(t: float) -> Tensor:
+        return f.grad(torch.add(x, start).add_(way, alpha=t)).clone()
+
+    ends = [grad(i / PARTS) for i in range(PARTS + 1)]
+    changes = [vectors.norm(b - a) for a, b in zip(ends, ends[1:])]
+    usual = statistics.median(changes)
+    found: list[Tensor] = []
+
+    def split(left: Tensor, right: Tensor, t: float, width: float, halvings: int) -> None:
+        if vectors.norm(right - left) <= level + STEEPER * usual * width * PARTS:
+            return
+        if halvings == 0:
+            found.append(right - left)
+            return
+        middle = grad(t + width / 2.0)
+        split(left, middle, t, width / 2.0, halvings - 1)
+        split(middle, right, t + width / 2.0, width / 2.0, halvings - 1)
+
+    for i in range(PARTS):
+        split(ends[i], ends[i + 1], i / PARTS, 1.0 / PARTS, HALVINGS)
+    return found
+
+
+def kinks_at(f: SampledFunction, x: Tensor, radius: float, level: float, generator: torch.Generator) -> Kinks:
+    """The kinks that are nearer to x than a radius, as far as a few random lines beside x cross them."""
+    kinks = Kinks(x)
+    for _ in range(LINES):
+        aside, way = (vectors.random_direction(x, generator) for _ in range(2))
+        start = aside.mul_(radius).sub_(way, alpha=REACH * radius)
+        way = way.mul_(2.0 * REACH * radius)
+        for jump in jumps_between(f, x, start, way, level):
+            kinks.add(jump, way, level)
+    return kinks
+
+
+def smallest_gradient(f: SampledFunction, x: Tensor, grad0: Tensor, kinks: Kinks, radius: float) -> float:
+    """The norm of the shortest vector between the gradients on all sides of the kinks: where it is zero, f has no slope
+    at x that all sides share. Two gradients a kink.
+
+        min ‖g + Σ t_i n_i‖ with t_i between what the gradient changes by along n_i on either side of x
+    """
+    normals = torch.stack([jump / vectors.norm(jump) for jump in kinks.jumps])
+    limits = []
+    for n in normals:
+        sides = [vectors.dots((n, f.grad_at_sum(x, n, sign * radius) - grad0))[0] for sign in (1.0, -1.0)]
+        limits.append((min(0.0, *sides), max(0.0, *sides)))
+    rest, taken = grad0.clone(), [0.0] * len(limits)
+    for _ in range(SWEEPS):
+        for i, (low, high) in enumerate(limits):
+            (slope,) = vectors.dots((normals[i], rest))
+            new = min(max(taken[i] - slope, low), high)
+            rest.add_(normals[i], alpha=new - taken[i])
+            taken[i] = new
+    return vectors.norm(rest)
