@@ -69,8 +69,8 @@ SMALL = 1e-3
 """Where products run along kinks that x lies on, even parts up to this share of a product count as none: a tenth of γ,
 if that is a hundredth of L1."""
 
-NEAREST_ALONG = {torch.float32: 8.0, torch.float64: 1e4}
-"""The nearest radius of a product along kinks, in roundings of x: products of float32 are off by a quarter of γ there.
+NEAREST_ALONG = {torch.float32: 32.0, torch.float64: 1e4}
+"""The nearest radius of a product along kinks, in roundings of x: products of float32 are off by a tenth of γ there.
 Nearer kinks than this count as going through x."""
 
 SECONDS, LEFT = 8, 8.0
@@ -92,9 +92,9 @@ def may_have_kinks(f_hat: DisplacedFunction, around: Survey) -> bool:
 class KinkMet(Exception):  # noqa: N818  (an outcome, not an error)
     """A kink was met that is too near to x for probes, and is none of those that are known."""
 
-    def __init__(self, along: Tensor, radius: float) -> None:
+    def __init__(self, along: tuple[Tensor, ...], radius: float, even: float = math.inf) -> None:
         super().__init__("a kink that is not known")
-        self.along, self.radius = along, radius
+        self.along, self.radius, self.even = along, radius, even
 
 
 class BetweenKinks:
@@ -157,7 +157,7 @@ class BetweenKinks:
         f_hat = self.f_hat
         probes = opposite(f_hat.f, f_hat.x, v, f_hat.grad0, replace(self.within, radius=begin), sides=True)
         if not probes.clean and self.within.kinks is not None:
-            raise KinkMet(v, probes.radius)
+            raise KinkMet((v,), probes.radius, probes.evens[-1])
         if not probes.clean:
             self.jump = max(self.jump, probes.evens[-1] / (2.0 * probes.radius))
         return probes
@@ -206,8 +206,8 @@ def _if_hessian(found: BetweenKinks, along: Tensor, generator: torch.Generator) 
     return found if is_hessian and all(_is_symmetric(found, x, generator) for _ in range(SYMMETRIC)) else None
 
 
-def along_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Generator, level: float, kinks: Kinks) -> BetweenKinks | None:
-    """Products along the kinks that x lies on, between all others; None if they are not those of a Hessian."""
+def along_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Generator, level: float, kinks: Kinks) -> BetweenKinks:
+    """Products along the kinks that x lies on, between all others. Raises `KinkMet` if they are not those of a Hessian."""
     f, x, grad0, scale, dtype = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0, f_hat.x.dtype
     nearest = nearest_along(f_hat)
     within = gap(
@@ -215,8 +215,11 @@ def along_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Genera
         sides=True, kinks=kinks, small=SMALL,
     )  # fmt: skip
     if within is None:
-        raise KinkMet(along, nearest)
-    return _if_hessian(BetweenKinks(f_hat, within, None), along, generator)
+        raise KinkMet((along,), 2.0 * nearest)
+    found = _if_hessian(BetweenKinks(f_hat, within, None), along, generator)
+    if found is None:
+        raise KinkMet((along,), within.radius)
+    return found
 
 
 def nearest_along(f_hat: DisplacedFunction) -> float:

@@ -22,11 +22,11 @@ STEEPER = 4.0
 """The gradient jumps within a part where it changes by so many times as much as in the median part, and more than
 rounding explains."""
 
-LINES, REACH = 3, 4.0
+LINES, REACH = 6, 4.0
 """Jumps at x are looked for on so many random lines, which pass x at the nearest radius and are so many times longer.
 Off x, several kinks through x are crossed one after the other."""
 
-MOST = 16
+MOST = 24
 """More kinks than this through one point are not told apart."""
 
 SAME = 0.1
@@ -128,11 +128,14 @@ def smallest_gradient(f: SampledFunction, x: Tensor, grad0: Tensor, kinks: Kinks
 
         min ‖g + Σ t_i n_i‖ with t_i between what the gradient changes by along n_i on either side of x
     """
-    normals = torch.stack([jump / vectors.norm(jump) for jump in kinks.jumps])
-    limits = []
-    for n in normals:
-        sides = [vectors.dots((n, f.grad_at_sum(x, n, sign * radius) - grad0))[0] for sign in (1.0, -1.0)]
-        limits.append((min(0.0, *sides), max(0.0, *sides)))
+    normals, limits = list[Tensor](), list[tuple[float, float]]()
+    for jump in kinks.jumps:
+        size = vectors.norm(jump)
+        n = jump / size
+        above, below = (vectors.dots((n, f.grad_at_sum(x, n, sign * radius) - grad0))[0] for sign in (1.0, -1.0))
+        share = above / (above - below) if above > 0.0 > below else float(above > -below)  # x lies on this side.
+        normals.append(n)
+        limits.append(((share - 1.0) * size, share * size))
     rest, taken = grad0.clone(), [0.0] * len(limits)
     for _ in range(SWEEPS):
         for i, (low, high) in enumerate(limits):

@@ -66,32 +66,30 @@ def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
     return rounded > (share if nonzeros >= FEW_ENTRIES else max(share, FEW_SHARE)) * nonzeros
 
 
-OFF_GRID, FEW_OFF, EIGHTHS = 0.2, 8, 0.02
+OFF_GRID, FEW_OFF, QUARTERS = 0.2, 16, 0.02
 """Second differences are off the grid of half precision if at most this share of so many entries at least is within
-this of a multiple of 1/4, as a fraction between 1 and 2. By chance 16 in 100 are."""
+this of a multiple of a quarter of a power of two. By chance 4 in 100 are."""
 
 CLEARLY = 1000.0
 """An entry of a second difference is no rounding from so many units of precision of the gradient's terms on."""
 
 
-def off_grid(f: SampledFunction, x: Tensor, x_norm: float, grad0: Tensor, generator: torch.Generator) -> bool:
+def off_grid(second: Tensor, terms: float) -> bool:
     """Whether gradients jump as at kinks, by any numbers, and not as in half precision, by few units of its last digit.
 
-    By ∇f(x+rs) + ∇f(x−rs) − 2∇f(x), which terms in the precision of x leave, as those of a weight decay do. False
-    where too few entries tell. Two gradients.
+    By ∇f(x+rs) + ∇f(x−rs) − 2∇f(x): terms in the precision of x, as those of a weight decay, are not left in it.
+    `terms` is about ‖Hx‖, the size of what a gradient is the sum of. False where too few entries tell.
+
+    >>> jumps = torch.randn(100, generator=torch.Generator().manual_seed(0))
+    >>> off_grid(jumps, 1.0), off_grid(torch.ldexp(torch.ones(100), (4.0 * jumps).int()), 1.0)
+    (True, False)
     """
-    radius = LOW_PRECISION_SHIFT * (x_norm or 1.0)
-    s = vectors.normal(x, generator)
-    s = s.mul_(x) if x_norm > 0.0 else s
-    s.div_(vectors.norm(s))
-    above, below = f.grad_at_sum(x, s, radius).clone(), f.grad_at_sum(x, s, -radius).clone()
-    terms = vectors.norm(above - below) / (2.0 * radius) * (x_norm or 1.0) / math.sqrt(vectors.dimension(x))
-    second = above.add_(below).sub_(grad0, alpha=2.0).abs_()
-    clear = second > CLEARLY * torch.finfo(x.dtype).eps * terms
+    least = CLEARLY * torch.finfo(second.dtype).eps * terms / math.sqrt(vectors.dimension(second))
+    clear = second.abs() > least
     quarters = torch.frexp(second).mantissa * 8.0
-    near = (quarters - quarters.round()).abs() < EIGHTHS
-    count, on = vectors.total([[clear.sum(), (clear & near).sum()]])
-    return count >= FEW_OFF and on <= OFF_GRID * count
+    on = clear & ((quarters - quarters.round()).abs() < QUARTERS)
+    count, on_grid = vectors.total([[clear.sum(), on.sum()]])
+    return count >= FEW_OFF and on_grid <= OFF_GRID * count
 
 
 def noise_radius(x: Tensor, x_norm: float) -> float:

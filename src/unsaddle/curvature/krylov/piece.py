@@ -27,7 +27,7 @@ from unsaddle.curvature.result import Status
 from unsaddle.curvature.search import Search
 from unsaddle.measure.between_kinks import measured
 from unsaddle.measure.jumps import MOST, jumps_between, kinks_at, smallest_gradient
-from unsaddle.measure.noise import FIRST_RADIUS, off_grid
+from unsaddle.measure.noise import FIRST_RADIUS
 from unsaddle.measure.survey import Survey
 from unsaddle.measure.values import VALUE_ROUNDING, follow_gradients
 from unsaddle.objective import SampledFunction
@@ -38,7 +38,10 @@ STEPS = 300
 LENGTHS = (1.0, 0.25, 0.0625)
 """Shares of the radius of an earlier search at which values are asked for along its lowest direction."""
 
-RESTARTS = 12
+RAISED = 3.0
+"""Where no jump explains that two sides of x differ, up to so many times the level is taken for rounding."""
+
+RESTARTS = 16
 """A search along kinks begins again so often, each time with a kink more."""
 
 CHECKS = 8
@@ -81,11 +84,9 @@ def _is_full_precision(search: Search, around: Survey) -> bool:
 
     In float32 values are too coarse to tell, but half precision jumps by few units of its last digit.
     """
-    f_hat, x = search.f_hat, search.x
-    if x.dtype == torch.float32 and off_grid(f_hat.f, x, f_hat.x_norm, f_hat.grad0, search.generator):
-        return True
-    suspicious = x.dtype == torch.float32 and around.nearest > 0.0
-    return not suspicious and follow_gradients(f_hat.f, x, f_hat.x_norm, search.generator)
+    if around.jumps or (search.x.dtype == torch.float32 and around.nearest > 0.0):
+        return around.jumps
+    return follow_gradients(search.f, search.x, search.f_hat.x_norm, search.generator)
 
 
 def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Survey) -> KrylovCandidate | None:
@@ -105,18 +106,22 @@ def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Sur
         start = kinks.along(vectors.random_direction(x, search.generator))
         try:
             between = along_kinks(f_hat, v.div_(vectors.norm(v)), search.generator, level, kinks)
-            if between is None:
-                return None
             found = _searched(search, between, failed, around, start.div_(vectors.norm(start)))
         except KinkMet as met:
-            way = met.along * (2.0 * met.radius)
-            new = jumps_between(f_hat.f, x, met.along * -met.radius, way, level)
-            if not [jump for jump in new if kinks.add(jump, way, level)]:
+            new = False
+            for v in met.along:
+                way = v * (2.0 * met.radius)
+                for jump in jumps_between(f_hat.f, x, v * -met.radius, way, level):
+                    new = kinks.add(jump, way, level) or new
+            if not new and met.even <= level * RAISED:
+                level = max(level, 1.5 * met.even)
+            elif not new:
                 return None
             continue
         if found is not None and len(kinks) > 0:
             least = smallest_gradient(f_hat.f, x, f_hat.grad0, kinks, radius)
-            found = replace(found, kinks=len(kinks), gradient_norm=least)
+            scale = replace(found.scale, radius=min(radius, found.scale.radius))
+            found = replace(found, kinks=len(kinks), gradient_norm=least, piece=radius, scale=scale)
         return found
     return None
 
@@ -138,8 +143,16 @@ def _searched(
         return None
     if found.status is Status.FOUND:
         found = _measured(found, between)
+        if not found.is_confirmed and between.within.kinks is not None:
+            raise KinkMet((found.vector,), between.within.radius)
         return found if found.is_confirmed else None
-    if between.side is not None or not _is_hessian(found, between) or _falls_beyond(search.f_hat, failed):
+    if between.side is not None:
+        return None
+    if not _is_hessian(found, between):
+        if between.within.kinks is not None:
+            raise KinkMet(found.deciding, between.within.radius)
+        return None
+    if _falls_beyond(search.f_hat, failed):
         return None
     wanted = search.question.seen_counts and found.lowest < -found.asymmetry - between.rounding
     seen = _measured(replace(found, vector=found.deciding[0].clone()), between) if wanted else found
