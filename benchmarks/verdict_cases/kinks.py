@@ -52,6 +52,8 @@ def falls_within(
     for _ in range(NULL_STEPS):
         rows = torch.stack(bundle)
         scale = float(rows.norm(dim=1).max())
+        if scale == 0.0:
+            return False
         system = torch.cat([rows.T / scale, torch.full((1, len(bundle)), 1e3).double()]).numpy()
         shares = torch.from_numpy(nnls(system, np.append(np.zeros(rows.shape[1]), 1e3))[0])
         shortest = shares @ rows

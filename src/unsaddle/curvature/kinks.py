@@ -73,7 +73,7 @@ NEAREST_ALONG = {torch.float32: 32.0, torch.float64: 1e4}
 """The nearest radius of a product along kinks, in roundings of x: products of float32 are off by a tenth of γ there.
 Nearer kinks than this count as going through x."""
 
-SECONDS, LEFT = 8, 8.0
+SECONDS, LEFT = 12, 8.0
 """Second differences that tell rounding: of kinks through x, up to two less do not count. Rounding is so many times
 what is left of the last at most: the error of ∇f(x), which all share, is not left."""
 
@@ -188,12 +188,13 @@ def between_kinks(
     )  # fmt: skip
     if within is None:
         return None
-    return _if_hessian(BetweenKinks(f_hat, within, side), along, generator)
+    found = BetweenKinks(f_hat, within, side)
+    return None if _no_hessian(found, along, generator) else found
 
 
-def _if_hessian(found: BetweenKinks, along: Tensor, generator: torch.Generator) -> BetweenKinks | None:
-    """The products, if they are those of a Hessian: the same at half the radius, not far shorter than farther out, and
-    symmetric; else None."""
+def _no_hessian(found: BetweenKinks, along: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+    """The unit vectors along which products are not those of a Hessian: the same at half the radius, not far shorter
+    than farther out, and symmetric. None if they are."""
     f_hat, within = found.f_hat, found.within
     f, x, grad0, scale = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0
     near = torch.empty_like(x)
@@ -203,7 +204,9 @@ def _if_hessian(found: BetweenKinks, along: Tensor, generator: torch.Generator) 
     farther = (f_hat.central_product(along, share * scale) for share in FAR)
     far = min(vectors.norm(far if within.kinks is None else within.kinks.along(far)) for far in farther)
     is_hessian = off <= AGREE * length and length >= LACKS * far and math.isfinite(far)
-    return found if is_hessian and all(_is_symmetric(found, x, generator) for _ in range(SYMMETRIC)) else None
+    if not is_hessian:
+        return (along,)
+    return next((pair for _ in range(SYMMETRIC) if (pair := _asymmetric(found, x, generator))), ())
 
 
 def along_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Generator, level: float, kinks: Kinks) -> BetweenKinks:
@@ -216,9 +219,10 @@ def along_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Genera
     )  # fmt: skip
     if within is None:
         raise KinkMet((along,), 2.0 * nearest)
-    found = _if_hessian(BetweenKinks(f_hat, within, None), along, generator)
-    if found is None:
-        raise KinkMet((along,), within.radius)
+    found = BetweenKinks(f_hat, within, None)
+    suspects = _no_hessian(found, along, generator)
+    if suspects:
+        raise KinkMet(suspects, found.radius)
     return found
 
 
@@ -229,12 +233,12 @@ def nearest_along(f_hat: DisplacedFunction) -> float:
 
 
 def rounding_level(f_hat: DisplacedFunction, generator: torch.Generator) -> float:
-    """What rounding makes of ∇f(x+rv) + ∇f(x−rv) − 2∇f(x), at most. Sixteen gradients.
+    """What rounding makes of ∇f(x+rv) + ∇f(x−rv) − 2∇f(x), at most. 24 gradients.
 
     Kinks through x add their jumps to it. Their span is small: what is left of one such vector after the others are
     taken out of it is rounding.
     """
-    x, radius = f_hat.x, nearest_along(f_hat) / 2.0
+    x, radius = f_hat.x, nearest_along(f_hat) / 8.0
     seconds, product = list[Tensor](), 0.0
     for _ in range(max(1, min(SECONDS, vectors.dimension(x) // 2))):
         v = vectors.random_direction(x, generator)
@@ -251,20 +255,23 @@ def rounding_level(f_hat: DisplacedFunction, generator: torch.Generator) -> floa
     return LEFT * vectors.norm(seconds[0]) or rounding
 
 
-def _is_symmetric(found: BetweenKinks, x: Tensor, generator: torch.Generator) -> bool:
-    """Whether vᵀH(Hv) is ‖Hv‖² for a random v, as it is for a symmetric H. Two products.
+def _asymmetric(found: BetweenKinks, x: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+    """A random v and Hv/‖Hv‖, if vᵀH(Hv) is not ‖Hv‖², as it is for a symmetric H; else empty. Two products.
 
     Within a step of a staircase the gradient may change with a scale alone, which makes no Hessian.
     """
     v = vectors.random_direction(x, generator)
+    if found.within.kinks is not None:
+        v = found.within.kinks.along(v)
+        v.div_(vectors.norm(v))
     w, image = torch.empty_like(v), torch.empty_like(v)
     found.multiply(v, w)
     length = vectors.norm(w)
     if not length > 0.0:
-        return False
+        return (v,)
     found.multiply(w.div_(length), image)
     (back,) = vectors.dots((v, image))
-    return abs(back - length) <= AGREE * length
+    return () if abs(back - length) <= AGREE * length else (v, w)
 
 
 def _level(f_hat: DisplacedFunction, generator: torch.Generator) -> tuple[float, Tensor | None]:

@@ -68,7 +68,9 @@ def steps_next_to_x(f: SampledFunction, x: Tensor, found: Curvature, generator: 
     """Whether "nothing" was found within a step of a staircase: products farther out differ, and values next to x do
     not follow gradients. Nothing is evaluated where products agree."""
     around = found.survey
-    if around is None or around.steady or around.drowned or around.nearest > 0.0 or around.has_memory or around.jumps:
+    if around is None or around.steady or around.drowned or around.nearest > 0.0 or around.has_memory:
+        return False
+    if found.piece > 0.0 or around.jumps:  # These are kinks.
         return False
     return not follow_gradients(f, x, vectors.norm(x), generator, found.radius)
 

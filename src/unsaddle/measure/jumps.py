@@ -6,8 +6,7 @@ by −cn where it bends down. Along the kink it does not jump.
 
 from __future__ import annotations
 
-import statistics
-from typing import NamedTuple
+import itertools
 
 import torch
 from torch import Tensor
@@ -19,8 +18,8 @@ PARTS, HALVINGS = 8, 3
 """A segment is cut into so many parts. Those where the gradient jumps are halved so often."""
 
 STEEPER = 4.0
-"""The gradient jumps within a part where it changes by so many times as much as in the median part, and more than
-rounding explains."""
+"""The gradient jumps within a part where it changes by so many times as much as in the part where it changes least, and
+more than rounding explains."""
 
 LINES, REACH = 6, 4.0
 """Jumps at x are looked for on so many random lines, which pass x at the nearest radius and are so many times longer.
@@ -29,8 +28,9 @@ Off x, several kinks through x are crossed one after the other."""
 MOST = 24
 """More kinks than this through one point are not told apart."""
 
-SAME = 0.1
-"""A jump is that of a kink that is known already, if no more than this share of it is orthogonal to the known ones."""
+SAME, MERGED = 2e-3, 0.1
+"""A jump is that of a kink that is known already, if no more than the first share of it is orthogonal to the known
+ones. Up to the second share, it is that of a known one and of another one at the same place."""
 
 INEXACT = 256.0
 """Units of precision that a jump is off by: the gradient of one row of data cancels more than that of all rows."""
@@ -75,31 +75,32 @@ class Kinks:
         length, size = vectors.norm(rest), vectors.norm(jump)
         if length <= max(SAME * size, level):
             return False
+        jump = jump if length > MERGED * size else rest.clone()
         self.basis = torch.cat([self.basis, rest.div_(length).unsqueeze(0)])
         self.jumps.append(jump)
         self.bends_down = self.bends_down or vectors.dots((jump, way))[0] < 0.0
         return True
 
 
-def jumps_between(
-    f: SampledFunction, x: Tensor, start: Tensor, way: Tensor, level: float
-) -> list[Tensor]:
-    """The jumps of ∇f on the segment from x + start to x + start + way, one after the other. Nine gradients, and three
-    a jump."""
+def take_in(kinks: Kinks, f: SampledFunction, x: Tensor, start: Tensor, way: Tensor, level: float) -> bool:
+    """Takes in the kinks on the segment from x + start to x + start + way, one after the other; returns whether there
+    are new ones. Nine gradients, and three for each."""
 
     def grad(t: float) -> Tensor:
         return f.grad(torch.add(x, start).add_(way, alpha=t)).clone()
 
+    def change(left: Tensor, right: Tensor) -> float:
+        return vectors.norm(kinks.along(right - left))
+
     ends = [grad(i / PARTS) for i in range(PARTS + 1)]
-    changes = [vectors.norm(b - a) for a, b in zip(ends, ends[1:])]
-    usual = statistics.median(changes)
-    found: list[Tensor] = []
+    usual, found = min(change(a, b) for a, b in itertools.pairwise(ends)), False
 
     def split(left: Tensor, right: Tensor, t: float, width: float, halvings: int) -> None:
-        if vectors.norm(right - left) <= level + STEEPER * usual * width * PARTS:
+        nonlocal found
+        if change(left, right) <= level + STEEPER * usual * width * PARTS:
             return
         if halvings == 0:
-            found.append(right - left)
+            found = kinks.add(right - left, way, level) or found
             return
         middle = grad(t + width / 2.0)
         split(left, middle, t, width / 2.0, halvings - 1)
@@ -117,8 +118,7 @@ def kinks_at(f: SampledFunction, x: Tensor, radius: float, level: float, generat
         aside, way = (vectors.random_direction(x, generator) for _ in range(2))
         start = aside.mul_(radius).sub_(way, alpha=REACH * radius)
         way = way.mul_(2.0 * REACH * radius)
-        for jump in jumps_between(f, x, start, way, level):
-            kinks.add(jump, way, level)
+        take_in(kinks, f, x, start, way, level)
     return kinks
 
 

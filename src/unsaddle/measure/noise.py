@@ -74,7 +74,7 @@ CLEARLY = 1000.0
 """An entry of a second difference is no rounding from so many units of precision of the gradient's terms on."""
 
 
-def off_grid(second: Tensor, terms: float) -> bool:
+def off_grid(second: Tensor, terms: float, few: int = FEW_OFF) -> bool:
     """Whether gradients jump as at kinks, by any numbers, and not as in half precision, by few units of its last digit.
 
     By ∇f(x+rs) + ∇f(x−rs) − 2∇f(x): terms in the precision of x, as those of a weight decay, are not left in it.
@@ -89,7 +89,7 @@ def off_grid(second: Tensor, terms: float) -> bool:
     quarters = torch.frexp(second).mantissa * 8.0
     on = clear & ((quarters - quarters.round()).abs() < QUARTERS)
     count, on_grid = vectors.total([[clear.sum(), on.sum()]])
-    return count >= FEW_OFF and on_grid <= OFF_GRID * count
+    return count >= few and on_grid <= OFF_GRID * count
 
 
 def noise_radius(x: Tensor, x_norm: float) -> float:

@@ -26,8 +26,8 @@ from unsaddle.curvature.krylov.runs import run, settings_for
 from unsaddle.curvature.result import Status
 from unsaddle.curvature.search import Search
 from unsaddle.measure.between_kinks import measured
-from unsaddle.measure.jumps import MOST, jumps_between, kinks_at, smallest_gradient
-from unsaddle.measure.noise import FIRST_RADIUS
+from unsaddle.measure.jumps import MOST, kinks_at, smallest_gradient, take_in
+from unsaddle.measure.noise import FIRST_RADIUS, LOW_PRECISION_RADIUS, off_grid
 from unsaddle.measure.survey import Survey
 from unsaddle.measure.values import VALUE_ROUNDING, follow_gradients
 from unsaddle.objective import SampledFunction
@@ -38,11 +38,15 @@ STEPS = 300
 LENGTHS = (1.0, 0.25, 0.0625)
 """Shares of the radius of an earlier search at which values are asked for along its lowest direction."""
 
-RAISED = 3.0
-"""Where no jump explains that two sides of x differ, up to so many times the level is taken for rounding."""
+RAISED, LEVEL = 3, 1.5
+"""Where no jump explains that two sides of x differ, so many times that difference is taken for rounding, so often at
+most. Whether products are symmetric to γ is seen in the end."""
 
 RESTARTS = 16
 """A search along kinks begins again so often, each time with a kink more."""
+
+MANY = 32
+"""Entries that have to tell whether gradients jump as at kinks, where truncation is in them."""
 
 CHECKS = 8
 """Gradients that are kept for the checks of the result."""
@@ -84,9 +88,17 @@ def _is_full_precision(search: Search, around: Survey) -> bool:
 
     In float32 values are too coarse to tell, but half precision jumps by few units of its last digit.
     """
-    if around.jumps or (search.x.dtype == torch.float32 and around.nearest > 0.0):
-        return around.jumps
-    return follow_gradients(search.f, search.x, search.f_hat.x_norm, search.generator)
+    f_hat, x = search.f_hat, search.x
+    if around.jumps:
+        return True
+    if x.dtype == torch.float32:
+        v, radius = vectors.random_direction(x, search.generator), LOW_PRECISION_RADIUS * (f_hat.x_norm or 1.0)
+        above, below = (f_hat.f.grad_at_sum(x, v, sign * radius) - f_hat.grad0 for sign in (1.0, -1.0))
+        terms = vectors.norm(above - below) / (2.0 * radius) * (f_hat.x_norm or 1.0)
+        if off_grid(above + below, terms, MANY):
+            return True
+    suspicious = x.dtype == torch.float32 and around.nearest > 0.0
+    return not suspicious and follow_gradients(f_hat.f, x, f_hat.x_norm, search.generator)
 
 
 def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Survey) -> KrylovCandidate | None:
@@ -97,7 +109,7 @@ def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Sur
     """
     f_hat, x = search.f_hat, search.x
     level, radius = rounding_level(f_hat, search.generator), nearest_along(f_hat)
-    kinks = kinks_at(f_hat.f, x, radius, level, search.generator)
+    kinks, raised = kinks_at(f_hat.f, x, radius, level, search.generator), 0
     for _ in range(RESTARTS):
         level = max(level, kinks.inexact)
         if len(kinks) > min(MOST, vectors.dimension(x) // 2) or kinks.bends_down or not search.affords(2 * MOST_GRADIENTS):
@@ -108,15 +120,12 @@ def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Sur
             between = along_kinks(f_hat, v.div_(vectors.norm(v)), search.generator, level, kinks)
             found = _searched(search, between, failed, around, start.div_(vectors.norm(start)))
         except KinkMet as met:
-            new = False
-            for v in met.along:
-                way = v * (2.0 * met.radius)
-                for jump in jumps_between(f_hat.f, x, v * -met.radius, way, level):
-                    new = kinks.add(jump, way, level) or new
-            if not new and met.even <= level * RAISED:
-                level = max(level, 1.5 * met.even)
-            elif not new:
+            ways = [v * (2.0 * met.radius) for v in met.along]
+            new = [way for way in ways if take_in(kinks, f_hat.f, x, way / -2.0, way, level)]
+            if not new and (met.even == math.inf or raised == RAISED):
                 return None
+            if not new:  # No jump: the Hessian may be another one beyond the kink.
+                level, raised = LEVEL * met.even, raised + 1
             continue
         if found is not None and len(kinks) > 0:
             least = smallest_gradient(f_hat.f, x, f_hat.grad0, kinks, radius)
