@@ -17,7 +17,7 @@ from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.measure.between_kinks import Gap, Opposite, gap, opposite
 from unsaddle.measure.jumps import Kinks
 from unsaddle.measure.noise import FIRST_RADIUS, is_low_precision
-from unsaddle.measure.survey import Survey
+from unsaddle.measure.survey import NARROW, Survey
 
 START = {torch.float32: 5e-5, torch.float64: 1e-9}
 """The first radius that is tried between kinks, as a share of ‖x‖: some times that of a first search, as rounding falls
@@ -83,8 +83,8 @@ HALF_PRECISION = 0.5
 
 def may_have_kinks(f_hat: DisplacedFunction, around: Survey) -> bool:
     """Whether kinks may be to blame for products that disagree: not where gradients are known not to be precise, as
-    those of solvers, of half precision, of differences, and of narrow structure next to x."""
-    if around.has_memory or around.narrow > 0.0 or is_low_precision(f_hat.grad0, HALF_PRECISION):
+    those of solvers, of half precision, and of differences."""
+    if around.has_memory or (is_low_precision(f_hat.grad0, HALF_PRECISION) and not around.jumps):
         return False
     return not f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0
 
@@ -203,7 +203,8 @@ def _no_hessian(found: BetweenKinks, along: Tensor, generator: torch.Generator) 
     length, off = vectors.norm(near), vectors.norm(near - nearer.difference.div_(2.0 * nearer.radius))
     farther = (f_hat.central_product(along, share * scale) for share in FAR)
     far = min(vectors.norm(far if within.kinks is None else within.kinks.along(far)) for far in farther)
-    is_hessian = off <= AGREE * length and length >= LACKS * far and math.isfinite(far)
+    longest = NARROW * far if within.kinks is not None else math.inf
+    is_hessian = off <= AGREE * length and LACKS * far <= length <= longest and math.isfinite(far)
     if not is_hessian:
         return (along,)
     return next((pair for _ in range(SYMMETRIC) if (pair := _asymmetric(found, x, generator))), ())
@@ -218,7 +219,7 @@ def along_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Genera
         sides=True, kinks=kinks, small=SMALL,
     )  # fmt: skip
     if within is None:
-        raise KinkMet((along,), 2.0 * nearest)
+        raise KinkMet((along,), 2.0 * nearest, 2.0 * level)
     found = BetweenKinks(f_hat, within, None)
     suspects = _no_hessian(found, along, generator)
     if suspects:

@@ -7,6 +7,7 @@ by −cn where it bends down. Along the kink it does not jump.
 from __future__ import annotations
 
 import itertools
+import math
 
 import torch
 from torch import Tensor
@@ -25,12 +26,15 @@ LINES, REACH = 6, 4.0
 """Jumps at x are looked for on so many random lines, which pass x at the nearest radius and are so many times longer.
 Off x, several kinks through x are crossed one after the other."""
 
-MOST = 24
+MOST = 40
 """More kinks than this through one point are not told apart."""
 
 SAME, MERGED = 2e-3, 0.1
 """A jump is that of a kink that is known already, if no more than the first share of it is orthogonal to the known
 ones. Up to the second share, it is that of a known one and of another one at the same place."""
+
+SLANT = 1e-2
+"""A way that crosses a kink at a smaller angle than this does not tell whether f bends up there."""
 
 INEXACT = 256.0
 """Units of precision that a jump is off by: the gradient of one row of data cancels more than that of all rows."""
@@ -78,7 +82,8 @@ class Kinks:
         jump = jump if length > MERGED * size else rest.clone()
         self.basis = torch.cat([self.basis, rest.div_(length).unsqueeze(0)])
         self.jumps.append(jump)
-        self.bends_down = self.bends_down or vectors.dots((jump, way))[0] < 0.0
+        slant = -SLANT * vectors.norm(jump) * vectors.norm(way)
+        self.bends_down = self.bends_down or vectors.dots((jump, way))[0] < slant
         return True
 
 
@@ -124,7 +129,7 @@ def kinks_at(f: SampledFunction, x: Tensor, radius: float, level: float, generat
 
 def smallest_gradient(f: SampledFunction, x: Tensor, grad0: Tensor, kinks: Kinks, radius: float) -> float:
     """The norm of the shortest vector between the gradients on all sides of the kinks: where it is zero, f has no slope
-    at x that all sides share. Two gradients a kink.
+    at x that all sides share. NaN if f does not bend up along all normals. Two gradients a kink.
 
         min ‖g + Σ t_i n_i‖ with t_i between what the gradient changes by along n_i on either side of x
     """
@@ -133,6 +138,8 @@ def smallest_gradient(f: SampledFunction, x: Tensor, grad0: Tensor, kinks: Kinks
         size = vectors.norm(jump)
         n = jump / size
         above, below = (vectors.dots((n, f.grad_at_sum(x, n, sign * radius) - grad0))[0] for sign in (1.0, -1.0))
+        if not above > below:
+            return math.nan
         share = above / (above - below) if above > 0.0 > below else float(above > -below)  # x lies on this side.
         normals.append(n)
         limits.append(((share - 1.0) * size, share * size))

@@ -73,7 +73,7 @@ def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> 
         return None
     q = q.div_(length)
     found = _along_kinks(search, q, failed, around)
-    if found is not None:
+    if found is not None or around.narrow > 0.0:
         return found
     between = between_kinks(f_hat, q, search.generator)
     found = None if between is None else _searched(search, between, failed, around)
@@ -129,6 +129,8 @@ def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Sur
             continue
         if found is not None and len(kinks) > 0:
             least = smallest_gradient(f_hat.f, x, f_hat.grad0, kinks, radius)
+            if math.isnan(least):
+                return None
             scale = replace(found.scale, radius=min(radius, found.scale.radius))
             found = replace(found, kinks=len(kinks), gradient_norm=least, piece=radius, scale=scale)
         return found
