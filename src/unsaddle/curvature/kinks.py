@@ -210,7 +210,9 @@ def _no_hessian(found: BetweenKinks, along: Tensor, generator: torch.Generator) 
     return next((pair for _ in range(SYMMETRIC) if (pair := _asymmetric(found, x, generator))), ())
 
 
-def along_kinks(f_hat: DisplacedFunction, along: Tensor, generator: torch.Generator, level: float, kinks: Kinks) -> BetweenKinks:
+def along_kinks(
+    f_hat: DisplacedFunction, along: Tensor, generator: torch.Generator, level: float, kinks: Kinks
+) -> BetweenKinks:
     """Products along the kinks that x lies on, between all others. Raises `KinkMet` if they are not those of a Hessian."""
     f, x, grad0, scale, dtype = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0, f_hat.x.dtype
     nearest = nearest_along(f_hat)

@@ -47,14 +47,14 @@ class Kinks:
     """The kinks that x lies on, to rounding: their normals, and whether f bends up across each of them.
 
     Attributes:
-        jumps: the jump of the gradient across each kink, seen while moving to the side that it points to, or away.
-        bends_down: whether f bends down across one of them.
+        jumps: the jump of the gradient across each kink.
+        down: for each, whether f bends down across it.
         basis: orthonormal rows that span the jumps.
     """
 
     def __init__(self, x: Tensor) -> None:
         self.jumps: list[Tensor] = []
-        self.bends_down = False
+        self.down: list[bool] = []
         self.basis = x.new_empty(0, x.numel())
 
     def __len__(self) -> int:
@@ -82,9 +82,16 @@ class Kinks:
         jump = jump if length > MERGED * size else rest.clone()
         self.basis = torch.cat([self.basis, rest.div_(length).unsqueeze(0)])
         self.jumps.append(jump)
-        slant = -SLANT * vectors.norm(jump) * vectors.norm(way)
-        self.bends_down = self.bends_down or vectors.dots((jump, way))[0] < slant
+        self.down.append(vectors.dots((jump, way))[0] < -SLANT * vectors.norm(jump) * vectors.norm(way))
         return True
+
+    def across(self, index: int) -> Tensor:
+        """The unit vector across one kink that is along all others, as far as they allow."""
+        others = Kinks(self.jumps[index])
+        for jump in self.jumps[:index] + self.jumps[index + 1 :]:
+            others.add(jump, jump, 0.0)
+        v = others.along(others.along(self.jumps[index].clone()))
+        return v.div_(vectors.norm(v))
 
 
 def take_in(kinks: Kinks, f: SampledFunction, x: Tensor, start: Tensor, way: Tensor, level: float) -> bool:

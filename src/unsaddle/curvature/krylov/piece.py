@@ -20,13 +20,15 @@ from unsaddle.curvature.kinks import (
     nearest_along,
     rounding_level,
 )
+from unsaddle.curvature.krylov.attempts import FARTHEST
 from unsaddle.curvature.krylov.certificate import KrylovCandidate
 from unsaddle.curvature.krylov.quadratic import STEADY
 from unsaddle.curvature.krylov.runs import run, settings_for
 from unsaddle.curvature.result import Status
 from unsaddle.curvature.search import Search
 from unsaddle.measure.between_kinks import measured
-from unsaddle.measure.jumps import MOST, kinks_at, smallest_gradient, take_in
+from unsaddle.measure.direction import Measurement, symmetric_difference
+from unsaddle.measure.jumps import MOST, Kinks, kinks_at, smallest_gradient, take_in
 from unsaddle.measure.noise import FIRST_RADIUS, LOW_PRECISION_RADIUS, off_grid
 from unsaddle.measure.survey import Survey
 from unsaddle.measure.values import VALUE_ROUNDING, follow_gradients
@@ -47,6 +49,10 @@ RESTARTS = 16
 
 MANY = 32
 """Entries that have to tell whether gradients jump as at kinks, where truncation is in them."""
+
+CLEAR, STEEPER = 100.0, 1.5
+"""Across a kink, f is looked at where its fall is so many roundings of a value. At half that distance its curvature is
+twice as negative; by this factor at least."""
 
 CHECKS = 8
 """Gradients that are kept for the checks of the result."""
@@ -112,7 +118,9 @@ def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Sur
     kinks, raised = kinks_at(f_hat.f, x, radius, level, search.generator), 0
     for _ in range(RESTARTS):
         level = max(level, kinks.inexact)
-        if len(kinks) > min(MOST, vectors.dimension(x) // 2) or kinks.bends_down or not search.affords(2 * MOST_GRADIENTS):
+        if any(kinks.down):
+            return _down_across(search, kinks, failed, around)
+        if len(kinks) > min(MOST, vectors.dimension(x) // 2) or not search.affords(2 * MOST_GRADIENTS):
             return None
         v = kinks.along(q.clone())
         start = kinks.along(vectors.random_direction(x, search.generator))
@@ -135,6 +143,38 @@ def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Sur
             found = replace(found, kinks=len(kinks), gradient_norm=least, piece=radius, scale=scale)
         return found
     return None
+
+
+def _down_across(search: Search, kinks: Kinks, failed: KrylovCandidate, around: Survey) -> KrylovCandidate | None:
+    """The direction across a kink at x where f bends down: it falls there in proportion to the distance. None if
+    gradients do not bend down over the shortest distance at which values can show the fall.
+
+    The curvature told is how f bends over that distance. Nearer to x there is more of it.
+    """
+    f_hat = search.f_hat
+    sizes = [vectors.norm(jump) if down else 0.0 for jump, down in zip(kinks.jumps, kinks.down, strict=True)]
+    v, size = kinks.across(sizes.index(max(sizes))), f_hat.x_norm or 1.0
+    rounding = VALUE_ROUNDING * torch.finfo(v.dtype).eps * abs(f_hat.value0)
+    r = max(nearest_along(f_hat), CLEAR * rounding / max(sizes))
+    if r > FARTHEST * size:
+        return None
+    near, far = (symmetric_difference(f_hat.f, f_hat.x, v, share * r) for share in (1.0, 2.0))
+    if not far < 0.0 or not near < STEEPER * far:
+        return None
+    seen = Measurement(
+        curvature=far, error=abs(far) / 2.0, radius=2.0 * r, samples=search.f.size, fresh=False, uneven=max(sizes)
+    )
+    scale = replace(failed.scale, radius=2.0 * r)
+    return replace(
+        failed,
+        vector=v,
+        status=Status.FOUND,
+        measured=seen,
+        scale=scale,
+        survey=around,
+        jump=max(sizes),
+        bound=math.inf,
+    )
 
 
 def _searched(
