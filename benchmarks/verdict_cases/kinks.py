@@ -40,12 +40,17 @@ ROUNDING = 1e-13
 
 
 def falls_within(
-    gradient: Callable[[Tensor], Tensor], zero: Tensor, falls: Callable[[Tensor, float], bool], length: float
+    gradient: Callable[[Tensor], Tensor],
+    zero: Tensor,
+    falls: Callable[[Tensor, float], bool],
+    length: float,
+    least: float,
 ) -> bool:
     """Whether F falls at a distance from x, as `falls` asks, along the shortest convex sum of gradients nearby.
 
     Against one gradient, F may rise again right beyond a kink. Where F does not fall, gradients on the way are added
-    (a bundle; Goldstein 1977). `gradient` is z ↦ ∇F(x + z) in float64.
+    (a bundle; Goldstein 1977), until their shortest sum is below half of `least`. `gradient` is z ↦ ∇F(x + z) in
+    float64.
     """
     g = torch.Generator().manual_seed(0)
     bundle = [gradient(zero)]
@@ -57,7 +62,7 @@ def falls_within(
         system = torch.cat([rows.T / scale, torch.full((1, len(bundle)), 1e3).double()]).numpy()
         shares = torch.from_numpy(nnls(system, np.append(np.zeros(rows.shape[1]), 1e3))[0])
         shortest = shares @ rows
-        if float(shortest.norm()) <= 1e-12 * scale:
+        if float(shortest.norm()) <= max(0.5 * least, 1e-12 * scale):
             return False
         v = -shortest / shortest.norm()
         if falls(v, length):
@@ -113,11 +118,11 @@ def by_values(
                 falls(v, s, verdict.eps * s + 0.5 * verdict.gamma * s * s) for v in signed for s in lengths[:3]
             )
             allowed = lambda v, s: falls(v, s, verdict.eps * s + 0.5 * verdict.gamma * s * s)  # noqa: E731
-            fallen = fallen or any(falls_within(gradient, zero, allowed, s) for s in lengths[:3])
+            fallen = fallen or any(falls_within(gradient, zero, allowed, s, verdict.eps) for s in lengths[:3])
             return "false minimum" if curved or fallen else "right"
         steep = any(falls(v, s, 0.5 * verdict.eps * s) for v in signed for s in lengths[:3])
         half = lambda v, s: falls(v, s, 0.5 * verdict.eps * s)  # noqa: E731
-        steep = steep or any(falls_within(gradient, zero, half, s) for s in lengths[:3])
+        steep = steep or any(falls_within(gradient, zero, half, s, verdict.eps / 2.0) for s in lengths[:3])
         return "right" if steep else "false not stationary"
 
     return judge

@@ -139,6 +139,8 @@ class BetweenKinks:
             q.div_(length)
         probes = self._probes(q, self._begin)
         torch.div(probes.difference, self._way(q, probes.radius), out=out)
+        if self.within.kinks is not None:
+            self.within.kinks.along(out)  # Of a jump that is taken out once, rounding is left, and would grow.
         first_was_clean, self.radius = len(probes.evens) == 1 and probes.clean, probes.radius
         self._begin = min(WIDER * self.radius, self.within.farthest) if first_was_clean else self.radius
 
@@ -213,7 +215,7 @@ def _no_hessian(found: BetweenKinks, along: Tensor, generator: torch.Generator) 
 def along_kinks(
     f_hat: DisplacedFunction, along: Tensor, generator: torch.Generator, level: float, kinks: Kinks
 ) -> BetweenKinks:
-    """Products along the kinks that x lies on, between all others. Raises `KinkMet` if they are not those of a Hessian."""
+    """Products along the kinks that x lies on, between all others; `KinkMet` if they are not those of a Hessian."""
     f, x, grad0, scale, dtype = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0, f_hat.x.dtype
     nearest = nearest_along(f_hat)
     within = gap(

@@ -36,7 +36,7 @@ ones. Up to the second share, it is that of a known one and of another one at th
 SLANT = 1e-2
 """A way that crosses a kink at a smaller angle than this does not tell whether f bends up there."""
 
-INEXACT = 256.0
+INEXACT = 64.0
 """Units of precision that a jump is off by: the gradient of one row of data cancels more than that of all rows."""
 
 SWEEPS = 100
@@ -105,14 +105,16 @@ def take_in(kinks: Kinks, f: SampledFunction, x: Tensor, start: Tensor, way: Ten
         return vectors.norm(kinks.along(right - left))
 
     ends = [grad(i / PARTS) for i in range(PARTS + 1)]
-    usual, found = min(change(a, b) for a, b in itertools.pairwise(ends)), False
+    least = min(itertools.pairwise(ends), key=lambda pair: change(*pair))
+    slope, usual, found = least[1] - least[0], change(*least), False
 
     def split(left: Tensor, right: Tensor, t: float, width: float, halvings: int) -> None:
         nonlocal found
         if change(left, right) <= level + STEEPER * usual * width * PARTS:
             return
         if halvings == 0:
-            found = kinks.add(right - left, way, level) or found
+            jump = (right - left).sub_(slope, alpha=width * PARTS)
+            found = kinks.add(jump, way, level) or found
             return
         middle = grad(t + width / 2.0)
         split(left, middle, t, width / 2.0, halvings - 1)

@@ -194,7 +194,7 @@ def _searched(
         return None
     if found.status is Status.FOUND:
         found = _measured(found, between)
-        if not found.is_confirmed and between.within.kinks is not None:
+        if not found.is_confirmed and found.vector is not None and between.within.kinks is not None:
             raise KinkMet((found.vector,), between.within.radius)
         return found if found.is_confirmed else None
     if between.side is not None:
