@@ -49,13 +49,13 @@ class Kinks:
     Attributes:
         jumps: the jump of the gradient across each kink.
         down: for each, whether f bends down across it.
-        basis: orthonormal rows that span the jumps.
+        basis: orthonormal vectors that span the jumps.
     """
 
-    def __init__(self, x: Tensor) -> None:
+    def __init__(self) -> None:
         self.jumps: list[Tensor] = []
         self.down: list[bool] = []
-        self.basis = x.new_empty(0, x.numel())
+        self.basis: list[Tensor] = []
 
     def __len__(self) -> int:
         return len(self.jumps)
@@ -65,7 +65,7 @@ class Kinks:
         """What is left of the jumps, at most, if they are projected: they are as exact as a part of the gradient is."""
         if not self.jumps:
             return 0.0
-        return INEXACT * torch.finfo(self.basis.dtype).eps * max(vectors.norm(jump) for jump in self.jumps)
+        return INEXACT * torch.finfo(self.basis[0].dtype).eps * max(vectors.norm(jump) for jump in self.jumps)
 
     def along(self, v: Tensor) -> Tensor:
         """v ← its part along all the kinks, in place."""
@@ -80,14 +80,14 @@ class Kinks:
         if length <= max(SAME * size, level):
             return False
         jump = jump if length > MERGED * size else rest.clone()
-        self.basis = torch.cat([self.basis, rest.div_(length).unsqueeze(0)])
+        self.basis.append(rest.div_(length))
         self.jumps.append(jump)
         self.down.append(vectors.dots((jump, way))[0] < -SLANT * vectors.norm(jump) * vectors.norm(way))
         return True
 
     def across(self, index: int) -> Tensor:
         """The unit vector across one kink that is along all others, as far as they allow."""
-        others = Kinks(self.jumps[index])
+        others = Kinks()
         for jump in self.jumps[:index] + self.jumps[index + 1 :]:
             others.add(jump, jump, 0.0)
         v = others.along(others.along(self.jumps[index].clone()))
@@ -127,7 +127,7 @@ def take_in(kinks: Kinks, f: SampledFunction, x: Tensor, start: Tensor, way: Ten
 
 def kinks_at(f: SampledFunction, x: Tensor, radius: float, level: float, generator: torch.Generator) -> Kinks:
     """The kinks that are nearer to x than a radius, as far as a few random lines beside x cross them."""
-    kinks = Kinks(x)
+    kinks = Kinks()
     for _ in range(LINES):
         aside, way = (vectors.random_direction(x, generator) for _ in range(2))
         start = aside.mul_(radius).sub_(way, alpha=REACH * radius)

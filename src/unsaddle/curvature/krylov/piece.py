@@ -47,9 +47,6 @@ most. Whether products are symmetric to γ is seen in the end."""
 RESTARTS = 16
 """A search along kinks begins again so often, each time with a kink more."""
 
-MANY = 32
-"""Entries that have to tell whether gradients jump as at kinks, where truncation is in them."""
-
 CLEAR, STEEPER = 100.0, 1.5
 """Across a kink, f is looked at where its fall is so many roundings of a value. At half that distance its curvature is
 twice as negative; by this factor at least."""
@@ -75,10 +72,15 @@ def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> 
         return None
     q = f_hat.product(vectors.random_direction(x, search.generator), FIRST_RADIUS[x.dtype] * (f_hat.x_norm or 1.0))
     length = vectors.norm(q)
-    if not 0.0 < length < math.inf or not _is_full_precision(search, around):
+    if not 0.0 < length < math.inf:
+        return None
+    jumps, low = _jumps(search, around), x.dtype == torch.float32
+    if not jumps and (
+        (low and around.nearest > 0.0) or not follow_gradients(f_hat.f, x, f_hat.x_norm, search.generator)
+    ):
         return None
     q = q.div_(length)
-    found = _along_kinks(search, q, failed, around)
+    found = _along_kinks(search, q, failed, around, always=jumps or not low)
     if found is not None or around.narrow > 0.0:
         return found
     between = between_kinks(f_hat, q, search.generator)
@@ -89,25 +91,20 @@ def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> 
     return found
 
 
-def _is_full_precision(search: Search, around: Survey) -> bool:
-    """Whether jumps are those of kinks, and not those of less than the precision of x inside.
-
-    In float32 values are too coarse to tell, but half precision jumps by few units of its last digit.
-    """
-    f_hat, x = search.f_hat, search.x
-    if around.jumps:
-        return True
-    if x.dtype == torch.float32:
-        v, radius = vectors.random_direction(x, search.generator), LOW_PRECISION_RADIUS * (f_hat.x_norm or 1.0)
-        above, below = (f_hat.f.grad_at_sum(x, v, sign * radius) - f_hat.grad0 for sign in (1.0, -1.0))
-        terms = vectors.norm(above - below) / (2.0 * radius) * (f_hat.x_norm or 1.0)
-        if off_grid(above + below, terms, MANY):
-            return True
-    suspicious = x.dtype == torch.float32 and around.nearest > 0.0
-    return not suspicious and follow_gradients(f_hat.f, x, f_hat.x_norm, search.generator)
+def _jumps(search: Search, around: Survey) -> bool:
+    """Whether gradients of float32 jump as at kinks, and not as in half precision. Two gradients, if the survey did not
+    tell."""
+    f_hat, x, size = search.f_hat, search.x, search.f_hat.x_norm or 1.0
+    if around.jumps or x.dtype != torch.float32:
+        return around.jumps
+    v, radius = vectors.random_direction(x, search.generator), LOW_PRECISION_RADIUS * size
+    above, below = (f_hat.f.grad_at_sum(x, v, sign * radius) - f_hat.grad0 for sign in (1.0, -1.0))
+    return off_grid(above + below, vectors.norm(above - below) / (2.0 * radius) * size)
 
 
-def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Survey) -> KrylovCandidate | None:
+def _along_kinks(
+    search: Search, q: Tensor, failed: KrylovCandidate, around: Survey, *, always: bool
+) -> KrylovCandidate | None:
     """The search along the kinks that x lies on, if there are any, and between all others; None without answer.
 
     A kink across which f bends up is a valley: f rises on both sides of it, in proportion to the distance, and only
@@ -116,7 +113,7 @@ def _along_kinks(search: Search, q: Tensor, failed: KrylovCandidate, around: Sur
     f_hat, x = search.f_hat, search.x
     level, radius = rounding_level(f_hat, search.generator), nearest_along(f_hat)
     kinks, raised = kinks_at(f_hat.f, x, radius, level, search.generator), 0
-    for _ in range(RESTARTS):
+    for _ in range(RESTARTS if always or len(kinks) > 0 else 0):
         level = max(level, kinks.inexact)
         if any(kinks.down):
             return _down_across(search, kinks, failed, around)
