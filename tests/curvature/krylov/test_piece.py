@@ -69,12 +69,12 @@ def test_a_trained_relu_network_is_decided_by_the_piece_that_it_lies_in(seed: in
 
 
 def on_kinks(dtype: torch.dtype, sizes: tuple[float, ...], lowest: float) -> tuple[Function, Tensor]:
-    """A quadratic of 30 variables with its lowest eigenvalue, and kinks c·relu(wᵀ(y − x)) through x; and x."""
+    """A quadratic of 60 variables with its lowest eigenvalue, and kinks c·relu(wᵀ(y − x)) through x; and x."""
     generator = torch.Generator().manual_seed(1)
-    w = torch.randn(len(sizes), 30, generator=generator, dtype=torch.float64)
+    w = torch.randn(len(sizes), 60, generator=generator, dtype=torch.float64)
     w = (w / w.norm(dim=1, keepdim=True)).to(dtype)
-    x, c = torch.randn(30, generator=generator).to(dtype), torch.tensor(sizes).to(dtype)
-    diagonal = torch.linspace(0.1, 1.0, 30).to(dtype)
+    x, c = torch.randn(60, generator=generator).to(dtype), torch.tensor(sizes).to(dtype)
+    diagonal = torch.linspace(0.1, 1.0, 60).to(dtype)
     diagonal[0] = lowest
 
     def value(y: Tensor) -> Tensor:

@@ -9,17 +9,9 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
+from unsaddle.curvature.along_kinks import along_kinks, nearest_along, rounding_level
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.kinks import (
-    MOST_GRADIENTS,
-    BetweenKinks,
-    KinkMet,
-    along_kinks,
-    between_kinks,
-    may_have_kinks,
-    nearest_along,
-    rounding_level,
-)
+from unsaddle.curvature.kinks import MOST_GRADIENTS, BetweenKinks, KinkMet, between_kinks, may_have_kinks
 from unsaddle.curvature.krylov.attempts import FARTHEST
 from unsaddle.curvature.krylov.certificate import KrylovCandidate
 from unsaddle.curvature.krylov.quadratic import STEADY
@@ -44,6 +36,9 @@ RAISED, LEVEL = 3, 1.5
 """Where no jump explains that two sides of x differ, so many times that difference is taken for rounding, so often at
 most. Whether products are symmetric to γ is seen in the end."""
 
+KINK_GRADIENTS = 300
+"""The most gradients that kinks through x take to be told apart, and 128 for what follows."""
+
 RESTARTS = 16
 """A search along kinks begins again so often, each time with a kink more."""
 
@@ -61,11 +56,12 @@ def search_in_piece(search: Search, failed: KrylovCandidate, around: Survey) -> 
     A direction that is found is measured there. "Nothing" counts if products are symmetric and the same at another
     radius, and values do not fall along the lowest direction of the earlier search, which saw f beyond the kinks.
 
-    Where x lies on a kink, the pieces on both of its sides are searched. "Nothing" does not count there. A direction
-    counts if the gradient does not jump across the kink.
+    Where x lies on kinks across which the gradient jumps, the search runs along them (`_along_kinks`). Where only the
+    Hessian jumps, the pieces on both sides are searched, and "nothing" does not count.
 
     A function that computes in less than the precision of x looks like one with kinks: between two of its steps it
-    lacks a part. Its values do not follow its gradients there, so none is searched whose values do not.
+    lacks a part. Its values do not follow its gradients there. In float32 values are too coarse to tell, but half
+    precision jumps by few units of its last digit. None is searched that may be such a function.
     """
     f_hat, x = search.f_hat, search.x
     if not search.affords(2 * MOST_GRADIENTS) or not may_have_kinks(f_hat, around):
@@ -108,16 +104,19 @@ def _along_kinks(
     """The search along the kinks that x lies on, if there are any, and between all others; None without answer.
 
     A kink across which f bends up is a valley: f rises on both sides of it, in proportion to the distance, and only
-    what f does along it is left to decide (the U-Hessian of Lemaréchal, Oustry and Sagastizábal 2000).
+    what f does along it is left to decide (the U-Hessian of Lemaréchal, Oustry and Sagastizábal 2000). Not `always`:
+    only if there are kinks through x.
     """
-    f_hat, x = search.f_hat, search.x
+    f_hat, x, most = search.f_hat, search.x, min(MOST, search.dimension // 2, search.basis // 2)
+    if not search.affords(KINK_GRADIENTS):
+        return None
     level, radius = rounding_level(f_hat, search.generator), nearest_along(f_hat)
-    kinks, raised = kinks_at(f_hat.f, x, radius, level, search.generator), 0
+    kinks, raised = kinks_at(f_hat.f, x, radius, level, search.generator, most), 0
     for _ in range(RESTARTS if always or len(kinks) > 0 else 0):
         level = max(level, kinks.inexact)
         if any(kinks.down):
             return _down_across(search, kinks, failed, around)
-        if len(kinks) > min(MOST, vectors.dimension(x) // 2) or not search.affords(2 * MOST_GRADIENTS):
+        if len(kinks) > most or not search.affords(2 * MOST_GRADIENTS):
             return None
         v = kinks.along(q.clone())
         start = kinks.along(vectors.random_direction(x, search.generator))
@@ -161,17 +160,8 @@ def _down_across(search: Search, kinks: Kinks, failed: KrylovCandidate, around: 
     seen = Measurement(
         curvature=far, error=abs(far) / 2.0, radius=2.0 * r, samples=search.f.size, fresh=False, uneven=max(sizes)
     )
-    scale = replace(failed.scale, radius=2.0 * r)
-    return replace(
-        failed,
-        vector=v,
-        status=Status.FOUND,
-        measured=seen,
-        scale=scale,
-        survey=around,
-        jump=max(sizes),
-        bound=math.inf,
-    )
+    found = replace(failed, vector=v, status=Status.FOUND, measured=seen, survey=around, jump=max(sizes))
+    return replace(found, scale=replace(failed.scale, radius=2.0 * r), bound=math.inf)
 
 
 def _searched(
