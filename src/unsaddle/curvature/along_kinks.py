@@ -34,7 +34,7 @@ def along_kinks(
     nearest = nearest_along(f_hat)
     within = gap(
         f, x, f_hat.x_norm, grad0, generator, along=along, level=level, start=START[dtype] * scale, nearest=nearest,
-        sides=True, kinks=kinks, small=SMALL,
+        kinks=kinks, small=SMALL,
     )  # fmt: skip
     if within is None:
         raise KinkMet((along,), 2.0 * nearest, 2.0 * level)

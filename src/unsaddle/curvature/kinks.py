@@ -144,7 +144,8 @@ class BetweenKinks:
 
     def _probes(self, v: Tensor, begin: float) -> Opposite:
         f_hat = self.f_hat
-        probes = opposite(f_hat.f, f_hat.x, v, f_hat.grad0, replace(self.within, radius=begin), sides=True)
+        within = replace(self.within, radius=begin)
+        probes = opposite(f_hat.f, f_hat.x, v, f_hat.grad0, within, sides=within.kinks is None)
         if not probes.clean and self.within.kinks is not None:
             raise KinkMet((v,), probes.radius, probes.evens[-1])
         if not probes.clean:
@@ -188,7 +189,8 @@ def no_hessian(found: BetweenKinks, along: Tensor, generator: torch.Generator) -
     f, x, grad0, scale = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0
     near = torch.empty_like(x)
     found.multiply(along, near)
-    nearer = opposite(f, x, along, grad0, replace(within, radius=found.radius / 2.0), sides=True)
+    sides = within.kinks is None
+    nearer = opposite(f, x, along, grad0, replace(within, radius=found.radius / 2.0), sides=sides)
     length, off = vectors.norm(near), vectors.norm(near - nearer.difference.div_(2.0 * nearer.radius))
     farther = (f_hat.central_product(along, share * scale) for share in FAR)
     far = min(vectors.norm(far if within.kinks is None else within.kinks.along(far)) for far in farther)

@@ -32,9 +32,9 @@ STEPS = 300
 LENGTHS = (1.0, 0.25, 0.0625)
 """Shares of the radius of an earlier search at which values are asked for along its lowest direction."""
 
-RAISED, LEVEL = 3, 1.5
-"""Where no jump explains that two sides of x differ, so many times that difference is taken for rounding, so often at
-most. Whether products are symmetric to γ is seen in the end."""
+RAISED, LEVEL, ROUNDING = 3, 1.5, 3.0
+"""Where no jump explains that two sides of x differ, so often at most such differences are let pass up to so many times
+this one. Those above so many roundings are compared with γ in the end: the Hessian may jump there."""
 
 KINK_GRADIENTS = 300
 """The most gradients that kinks through x take to be told apart, and 128 for what follows."""
@@ -110,8 +110,9 @@ def _along_kinks(
     f_hat, x, most = search.f_hat, search.x, min(MOST, search.dimension // 2, search.basis // 2)
     if not search.affords(KINK_GRADIENTS):
         return None
-    level, radius = rounding_level(f_hat, search.generator), nearest_along(f_hat)
-    kinks, raised = kinks_at(f_hat.f, x, radius, level, search.generator, most), 0
+    rounding, radius = rounding_level(f_hat, search.generator), nearest_along(f_hat)
+    level = rounding
+    kinks, raised = kinks_at(f_hat.f, x, radius, level, search.generator, most), list[float]()
     for _ in range(RESTARTS if always or len(kinks) > 0 else 0):
         level = max(level, kinks.inexact)
         if any(kinks.down):
@@ -126,11 +127,14 @@ def _along_kinks(
         except KinkMet as met:
             ways = [v * (2.0 * met.radius) for v in met.along]
             new = [way for way in ways if take_in(kinks, f_hat.f, x, way / -2.0, way, level)]
-            if not new and (met.even == math.inf or raised == RAISED):
+            if not new and (met.even == math.inf or len(raised) == RAISED):
                 return None
             if not new:  # No jump: the Hessian may be another one beyond the kink.
-                level, raised = LEVEL * met.even, raised + 1
+                raised.append(met.even / (2.0 * met.radius) if met.even > ROUNDING * rounding else 0.0)
+                level = LEVEL * met.even
             continue
+        if found is not None and max(raised, default=0.0) > found.scale.gamma:
+            return None
         if found is not None and len(kinks) > 0:
             least = smallest_gradient(f_hat.f, x, f_hat.grad0, kinks, radius)
             if math.isnan(least):
