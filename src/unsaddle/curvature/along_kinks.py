@@ -55,7 +55,8 @@ def rounding_level(f_hat: DisplacedFunction, generator: torch.Generator) -> floa
     """What rounding makes of ∇f(x+rv) + ∇f(x−rv) − 2∇f(x), at most. 24 gradients.
 
     Kinks through x add their jumps to it. Their span is small: what is left of one such vector after the others are
-    taken out of it is rounding.
+    taken out of it is rounding. In few dimensions a jump of the Hessian may be left, too: no more counts than the size
+    of a gradient's terms explains.
     """
     x, radius = f_hat.x, nearest_along(f_hat) / 8.0
     seconds, product = list[Tensor](), 0.0
@@ -71,4 +72,4 @@ def rounding_level(f_hat: DisplacedFunction, generator: torch.Generator) -> floa
         if squared > 0.0:
             seconds = [s.sub_(longest, alpha=vectors.dots((longest, s))[0] / squared) for s in seconds]
     rounding = EXACT * torch.finfo(x.dtype).eps * (f_hat.grad_norm + product * (1.0 + f_hat.x_norm / radius))
-    return LEFT * vectors.norm(seconds[0]) or rounding
+    return min(LEFT * vectors.norm(seconds[0]) or rounding, rounding)

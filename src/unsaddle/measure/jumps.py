@@ -22,6 +22,9 @@ STEEPER = 4.0
 """The gradient jumps within a part where it changes by so many times as much as in the part where it changes least, and
 more than rounding explains."""
 
+STAYS = 0.2
+"""What is left of the change in a part after the halvings, if it is a jump. Of a slope, an eighth is left."""
+
 LINES, REACH = 6, 4.0
 """Jumps at x are looked for on so many random lines, which pass x at the nearest radius and are so many times longer.
 Off x, several kinks through x are crossed one after the other."""
@@ -108,20 +111,22 @@ def take_in(kinks: Kinks, f: SampledFunction, x: Tensor, start: Tensor, way: Ten
     least = min(itertools.pairwise(ends), key=lambda pair: change(*pair))
     slope, usual, found = least[1] - least[0], change(*least), False
 
-    def split(left: Tensor, right: Tensor, t: float, width: float, halvings: int) -> None:
+    def split(left: Tensor, right: Tensor, t: float, width: float, halvings: int, whole: float) -> None:
         nonlocal found
         if change(left, right) <= level + STEEPER * usual * width * PARTS:
+            return
+        if halvings == 0 and change(left, right) <= STAYS * whole:  # A slope: each half has a half of the change.
             return
         if halvings == 0:
             jump = (right - left).sub_(slope, alpha=width * PARTS)
             found = kinks.add(jump, way, level) or found
             return
         middle = grad(t + width / 2.0)
-        split(left, middle, t, width / 2.0, halvings - 1)
-        split(middle, right, t + width / 2.0, width / 2.0, halvings - 1)
+        split(left, middle, t, width / 2.0, halvings - 1, whole)
+        split(middle, right, t + width / 2.0, width / 2.0, halvings - 1, whole)
 
     for i in range(PARTS):
-        split(ends[i], ends[i + 1], i / PARTS, 1.0 / PARTS, HALVINGS)
+        split(ends[i], ends[i + 1], i / PARTS, 1.0 / PARTS, HALVINGS, change(ends[i], ends[i + 1]))
     return found
 
 
