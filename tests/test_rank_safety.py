@@ -61,6 +61,7 @@ ALLOWED = {
     ("curvature/neon.py", "_sweep", "dot"): BLOCKS,
     ("curvature/neon_plus.py", "_sweep", "dot"): BLOCKS,
     ("measure/noise.py", "is_low_precision", "sum"): BLOCKS,
+    ("measure/noise.py", "off_grid", "sum"): BLOCKS,
     ("measure/where.py", "_not_finite_in", "sum"): BLOCKS,
     ("measure/where.py", "_shares", "sum"): BLOCKS,
     ("metric/given.py", "as_map", "shape"): WHOLE,

@@ -10,7 +10,9 @@ import math
 import re
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from scipy.optimize import nnls
 from torch import Tensor
 
 from benchmarks.verdict_cases.case import (
@@ -30,8 +32,44 @@ from unsaddle import Function, Verdict
 DOUBLINGS = 10
 """A saddle's direction is tried at the resolution and at so many doubled lengths."""
 
+NULL_STEPS = 60
+"""Times that gradients are added to a bundle along which F does not fall."""
+
 ROUNDING = 1e-13
 """A value in float64 that is lower by more than this share of the terms is lower."""
+
+
+def falls_within(
+    gradient: Callable[[Tensor], Tensor],
+    zero: Tensor,
+    falls: Callable[[Tensor, float], bool],
+    length: float,
+    least: float,
+) -> bool:
+    """Whether F falls at a distance from x, as `falls` asks, along the shortest convex sum of gradients nearby.
+
+    Against one gradient, F may rise again right beyond a kink. Where F does not fall, gradients on the way are added
+    (a bundle; Goldstein 1977), until their shortest sum is below half of `least`. `gradient` is z ↦ ∇F(x + z) in
+    float64.
+    """
+    g = torch.Generator().manual_seed(0)
+    bundle = [gradient(zero)]
+    for _ in range(NULL_STEPS):
+        rows = torch.stack(bundle)
+        scale = float(rows.norm(dim=1).max())
+        if scale == 0.0:
+            return False
+        system = torch.cat([rows.T / scale, torch.full((1, len(bundle)), 1e3).double()]).numpy()
+        shares = torch.from_numpy(nnls(system, np.append(np.zeros(rows.shape[1]), 1e3))[0])
+        shortest = shares @ rows
+        if float(shortest.norm()) <= max(0.5 * least, 1e-12 * scale):
+            return False
+        v = -shortest / shortest.norm()
+        if falls(v, length):
+            return True
+        share = float(torch.rand((), generator=g, dtype=torch.float64))
+        bundle += [gradient(share * length * v), gradient(length * v)]
+    return False
 
 
 def by_values(
@@ -41,6 +79,7 @@ def by_values(
     hessian: Tensor,
     reach: float,
     reach_along: Callable[[Tensor], float],
+    gradient: Callable[[Tensor], Tensor],
 ) -> Callable[[Verdict], str]:
     """The rule of a function with kinks. `rise` is z ↦ F(x + z) − F(x) in float64; `reach` the nearest kink's distance,
     and `reach_along(v)` that of the nearest one on the line x + sv, s of either sign.
@@ -48,11 +87,12 @@ def by_values(
     - *saddle* is right if F falls along v and along −v at one length, or if the Hessian holds along v as far as the
       resolution and vᵀHv < 0; one way is enough if the verdict says so: "one way", or "not along its opposite". If it
       says that it measured over a distance, because nearer to x the gradient jumps: if F bends down over that distance;
-    - *minimum* is false if F falls by more than εs + γs²/2, which ε and γ allow, along a known direction at a length s
-      of one to four resolutions, or if the Hessian holds that far and λ_min < −γ;
-    - *not stationary* is right only if F falls in proportion to s, by at least εs/2.
+    - *minimum* is false if F falls by more than εs + γs²/2, which ε and γ allow, along a known direction, or along the
+      shortest sum of gradients nearby (`falls_within`), at a length s of one to four resolutions, or if the Hessian
+      holds that far and λ_min < −γ;
+    - *not stationary* is right only if F falls in proportion to s, by at least εs/2, along one of these.
     """
-    size = float(torch.linalg.matrix_norm(hessian, 2))
+    size, zero = float(torch.linalg.matrix_norm(hessian, 2)), torch.zeros_like(hessian[0])
 
     def falls(v: Tensor, s: float, by: float) -> bool:
         return rise(s * v) < -by - ROUNDING * size * s * s - rounding
@@ -77,8 +117,12 @@ def by_values(
             fallen = any(
                 falls(v, s, verdict.eps * s + 0.5 * verdict.gamma * s * s) for v in signed for s in lengths[:3]
             )
+            allowed = lambda v, s: falls(v, s, verdict.eps * s + 0.5 * verdict.gamma * s * s)  # noqa: E731
+            fallen = fallen or any(falls_within(gradient, zero, allowed, s, verdict.eps) for s in lengths[:3])
             return "false minimum" if curved or fallen else "right"
         steep = any(falls(v, s, 0.5 * verdict.eps * s) for v in signed for s in lengths[:3])
+        half = lambda v, s: falls(v, s, 0.5 * verdict.eps * s)  # noqa: E731
+        steep = steep or any(falls_within(gradient, zero, half, s, verdict.eps / 2.0) for s in lengths[:3])
         return "right" if steep else "false not stationary"
 
     return judge
@@ -93,6 +137,7 @@ def kinked(
     reach_along: Callable[[Tensor], float],
     rise: Callable[[Tensor], float],
     rounding: float,
+    gradient: Callable[[Tensor], Tensor],
     *known: Tensor,
     seed: int = 0,
 ) -> Case:
@@ -111,7 +156,7 @@ def kinked(
         curvature=lambda v: float(v @ hessian @ v),
         seed=seed,
         reach=reach,
-        judge=by_values(rise, rounding, downhill, hessian, reach, reach_along),
+        judge=by_values(rise, rounding, downhill, hessian, reach, reach_along, gradient),
     )
 
 
@@ -145,9 +190,12 @@ def _with_kinks(g: torch.Generator, index: int, precision: str, distances: Tenso
         change = torch.where((t - b).sign() == (-b).sign(), slope(-b) * t, phi(t - b) - phi(-b))
         return float(0.5 * torch.dot(z, matrix @ z) + torch.dot(k, change) - torch.dot(tilt, z))
 
+    def gradient(z: Tensor) -> Tensor:
+        return matrix @ z + w.T @ (k * slope(w @ z - b)) - tilt
+
     objective = Function(lambda x: value(x - x0, *low))
     reach, along = float(b.abs().min()), lambda v: float((b / (w @ v)).abs().min())
-    return kinked(objective, x0, precision, matrix, reach, along, rise, 0.0, *w, w.T @ k)
+    return kinked(objective, x0, precision, matrix, reach, along, rise, 0.0, gradient, *w, w.T @ k)
 
 
 def kinks_beside(index: int, precision: str) -> Case:
@@ -211,7 +259,10 @@ def _relu_network(g: torch.Generator, index: int, precision: str) -> Case:
     def rise(z: Tensor) -> float:
         return float(loss(x + z, *exact)) - here - float(torch.dot(tilt, z))
 
+    def gradient(z: Tensor) -> Tensor:
+        return torch.func.grad(loss)(x + z, *exact) - tilt
+
     tilt_low = tilt.to(dtype)
     objective = Function(lambda x: loss(x, *data) - torch.dot(tilt_low, x - x0))
     reach, along = float(distance.min()), lambda v: float((before_relu(x) / before_relu(v)).abs().min())
-    return kinked(objective, x0, precision, hessian, reach, along, rise, ROUNDING * abs(here))
+    return kinked(objective, x0, precision, hessian, reach, along, rise, ROUNDING * abs(here), gradient)

@@ -58,6 +58,7 @@ def trained_relu(index: int, precision: str) -> Case:
         lambda v: float((inputs / (slopes @ v)).abs().min()),
         lambda z: float(network.loss(x + z)) - here,
         ROUNDING * abs(here),
+        lambda z: torch.func.grad(network.loss)(x + z),
         -gradient,
         seed=index,
     )

@@ -117,12 +117,19 @@ def test_a_slope_reads_as_one() -> None:
     assert f"(up to {verdict.eps:.3g} counts as zero)" in lines[2]
 
 
+def test_a_ridge_is_no_minimum_though_the_gradient_is_zero_there() -> None:
+    """The slopes of −|x| are ±1 beside 0, and autograd's gradient at 0 is 0."""
+    verdict = is_minimum(Function(lambda x: -x.abs().sum()), ORIGIN)
+    assert verdict.kind == "saddle"
+    assert "nearer to x the gradient jumps" in verdict.reason
+    assert verdict.drop > 0.0
+
+
 @pytest.mark.parametrize(
     ("fun", "advice"),
     [
         (lambda x: x.sum() * 0.0, "nothing can be said"),
         (lambda x: (x - 1.0).sqrt().sum(), "pass an x where F is finite"),
-        (lambda x: -x.abs().sum(), "a kink there, as ReLU"),
         (lambda x: x.abs().sum(), "Smooth F, or pass"),
         (lambda x: (x**4).sum(), "the Hessian seems to be zero"),
     ],

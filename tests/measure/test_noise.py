@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 
 from unsaddle import Function
 from unsaddle.measure import noise
@@ -44,3 +46,22 @@ def test_gradients_in_half_precision_are_compared_a_thousandth_of_x_away() -> No
     assert near.radius == pytest.approx(1e-3 * float(x.norm()))
     assert asked == pytest.approx([1e-3, 1e-3], rel=1e-3)
     assert near.noise > 0.0
+
+
+def second_difference(grad: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, float]:
+    """∇f(x+rs) + ∇f(x−rs) − 2∇f(x) for r of a thousandth of ‖x‖, and about ‖Hx‖."""
+    s = torch.randn(x.numel(), generator=torch.Generator().manual_seed(1)) * x
+    s = 1e-3 * x.norm() * s / s.norm()
+    above, below = grad(x + s), grad(x - s)
+    return above + below - 2.0 * grad(x), float((above - below).norm()) / 2e-3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kinks_are_off_the_grid_of_half_precision_and_steps_of_bfloat16_are_on_it(seed: int) -> None:
+    """Both beside a weight decay in float32, so that gradients themselves have no trailing zeros."""
+    g = torch.Generator().manual_seed(seed)
+    a, x, rows = torch.randn(200, 200, generator=g), torch.randn(200, generator=g), torch.randn(5000, 200, generator=g)
+    kinked = Function(lambda y: torch.relu(rows @ y).mean() + 0.1 * y @ y).sample()
+    assert noise.off_grid(*second_difference(lambda y: kinked.grad(y).clone(), x))
+    assert not noise.off_grid(*second_difference(lambda y: (a.bfloat16() @ y.bfloat16()).float() + 0.1 * y, x))
+    assert not noise.off_grid(*second_difference(lambda y: a @ y, x))  # Smooth: nothing jumps.

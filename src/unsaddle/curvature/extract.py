@@ -235,12 +235,15 @@ def run(search: Search, extractor: Extractor) -> tuple[Search, Candidate]:
     return search, candidate
 
 
+EVIDENCE = ("lowest", "history", "deciding", "start", "upper", "survey", "jump", "piece", "asymmetry", "kinks")
+"""What a candidate tells that its result keeps."""
+
+
 def confirm(search: Search, name: str, candidate: Candidate, scale: Scale) -> Curvature:
     """Measures the candidate again: no direction is returned unmeasured."""
-    evidence = {
-        key: getattr(candidate, key)
-        for key in ("lowest", "history", "deciding", "start", "upper", "survey", "jump", "piece", "asymmetry")
-    }
+    evidence = {key: getattr(candidate, key) for key in EVIDENCE}
+    if candidate.gradient_norm is not None:
+        evidence["gradient_norm"] = candidate.gradient_norm
     evidence["bound"] = _bound(search, candidate, scale)
     if not math.isnan(candidate.hessian_lipschitz):
         evidence["hessian_lipschitz"] = candidate.hessian_lipschitz
@@ -290,6 +293,7 @@ def _measured(
 def _result(search: Search, name: str, status: Status, scale: Scale = UNKNOWN, **known: Any) -> Curvature:
     f_hat, given = search.f_hat, search.question.hessian_lipschitz
     fields: dict[str, Any] = {"direction": None, "curvature": math.nan, "lowest": math.inf}
+    fields["gradient_norm"] = f_hat.grad_norm
     fields["hessian_lipschitz"] = math.nan if given is None else given
     relative = noise.relative_error(
         noise=scale.noise, grad_norm=f_hat.grad_norm, smoothness=scale.smoothness, x_norm=f_hat.x_norm
@@ -305,7 +309,6 @@ def _result(search: Search, name: str, status: Status, scale: Scale = UNKNOWN, *
         radius=scale.radius,
         noise=scale.noise,
         relative_noise=relative,
-        gradient_norm=f_hat.grad_norm,
         _objective=search.objective,
         **(fields | known),
     )

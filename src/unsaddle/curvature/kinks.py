@@ -16,7 +16,7 @@ from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.measure.between_kinks import Gap, Opposite, gap, opposite
 from unsaddle.measure.noise import FIRST_RADIUS, is_low_precision
-from unsaddle.measure.survey import Survey
+from unsaddle.measure.survey import NARROW, Survey
 
 START = {torch.float32: 5e-5, torch.float64: 1e-9}
 """The first radius that is tried between kinks, as a share of ‖x‖: some times that of a first search, as rounding falls
@@ -61,16 +61,27 @@ GRADIENTS_A_PRODUCT, SPARE_GRADIENTS = 4, 32
 last one ended, at most. The first ones may come nearer in several steps."""
 
 
+ALONG = 0.5
+"""A unit vector is along the kinks if more than this share of it is."""
+
 HALF_PRECISION = 0.5
 """Half precision is inside if more than this share of a gradient's entries has the trailing zeros of half precision."""
 
 
 def may_have_kinks(f_hat: DisplacedFunction, around: Survey) -> bool:
     """Whether kinks may be to blame for products that disagree: not where gradients are known not to be precise, as
-    those of solvers, of half precision, of differences, and of narrow structure next to x."""
-    if around.has_memory or around.narrow > 0.0 or is_low_precision(f_hat.grad0, HALF_PRECISION):
+    those of solvers, of half precision, and of differences."""
+    if around.has_memory or (is_low_precision(f_hat.grad0, HALF_PRECISION) and not around.jumps):
         return False
     return not f_hat.f.gradient_error(f_hat.value0, f_hat.grad_norm) > 0.0
+
+
+class KinkMet(Exception):  # noqa: N818  (an outcome, not an error)
+    """A kink was met that is too near to x for probes, and is none of those that are known."""
+
+    def __init__(self, along: tuple[Tensor, ...], radius: float, even: float = math.inf) -> None:
+        super().__init__("a kink that is not known")
+        self.along, self.radius, self.even = along, radius, even
 
 
 class BetweenKinks:
@@ -101,9 +112,22 @@ class BetweenKinks:
         return math.hypot(self.noise, self.jump)
 
     def multiply(self, q: Tensor, out: Tensor) -> None:
-        """out ← ∇²f(x)q for a unit q. Two gradients, and two more for every radius at which a kink was met."""
+        """out ← ∇²f(x)q for a unit q. Two gradients, and two more for every radius at which a kink was met.
+
+        Where x lies on kinks, both q and the product are taken along them. What rounding has left of a q that is not
+        along them has no product.
+        """
+        if self.within.kinks is not None:
+            q = self.within.kinks.along(q.clone())
+            length = vectors.norm(q)
+            if length < ALONG:
+                out.zero_()
+                return
+            q.div_(length)
         probes = self._probes(q, self._begin)
         torch.div(probes.difference, self._way(q, probes.radius), out=out)
+        if self.within.kinks is not None:
+            self.within.kinks.along(out)  # Of a jump that is taken out once, rounding is left, and would grow.
         first_was_clean, self.radius = len(probes.evens) == 1 and probes.clean, probes.radius
         self._begin = min(WIDER * self.radius, self.within.farthest) if first_was_clean else self.radius
 
@@ -120,7 +144,10 @@ class BetweenKinks:
 
     def _probes(self, v: Tensor, begin: float) -> Opposite:
         f_hat = self.f_hat
-        probes = opposite(f_hat.f, f_hat.x, v, f_hat.grad0, replace(self.within, radius=begin), sides=True)
+        within = replace(self.within, radius=begin)
+        probes = opposite(f_hat.f, f_hat.x, v, f_hat.grad0, within, sides=within.kinks is None)
+        if not probes.clean and self.within.kinks is not None:
+            raise KinkMet((v,), probes.radius, probes.evens[-1])
         if not probes.clean:
             self.jump = max(self.jump, probes.evens[-1] / (2.0 * probes.radius))
         return probes
@@ -152,29 +179,45 @@ def between_kinks(
     if within is None:
         return None
     found = BetweenKinks(f_hat, within, side)
+    return None if no_hessian(found, along, generator) else found
+
+
+def no_hessian(found: BetweenKinks, along: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+    """The unit vectors along which products are not those of a Hessian: the same at half the radius, not far shorter
+    than farther out, and symmetric. None if they are."""
+    f_hat, within = found.f_hat, found.within
+    f, x, grad0, scale = f_hat.f, f_hat.x, f_hat.grad0, f_hat.x_norm or 1.0
     near = torch.empty_like(x)
     found.multiply(along, near)
-    nearer = opposite(f, x, along, grad0, replace(within, radius=found.radius / 2.0), sides=True)
+    sides = within.kinks is None
+    nearer = opposite(f, x, along, grad0, replace(within, radius=found.radius / 2.0), sides=sides)
     length, off = vectors.norm(near), vectors.norm(near - nearer.difference.div_(2.0 * nearer.radius))
-    far = min(vectors.norm(f_hat.central_product(along, share * scale)) for share in FAR)
-    is_hessian = off <= AGREE * length and length >= LACKS * far and math.isfinite(far)
-    return found if is_hessian and all(_is_symmetric(found, x, generator) for _ in range(SYMMETRIC)) else None
+    farther = (f_hat.central_product(along, share * scale) for share in FAR)
+    far = min(vectors.norm(far if within.kinks is None else within.kinks.along(far)) for far in farther)
+    longest = NARROW * far if within.kinks is not None else math.inf
+    is_hessian = off <= AGREE * length and LACKS * far <= length <= longest and math.isfinite(far)
+    if not is_hessian:
+        return (along,)
+    return next((pair for _ in range(SYMMETRIC) if (pair := _asymmetric(found, x, generator))), ())
 
 
-def _is_symmetric(found: BetweenKinks, x: Tensor, generator: torch.Generator) -> bool:
-    """Whether vᵀH(Hv) is ‖Hv‖² for a random v, as it is for a symmetric H. Two products.
+def _asymmetric(found: BetweenKinks, x: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+    """A random v and Hv/‖Hv‖, if vᵀH(Hv) is not ‖Hv‖², as it is for a symmetric H; else empty. Two products.
 
     Within a step of a staircase the gradient may change with a scale alone, which makes no Hessian.
     """
     v = vectors.random_direction(x, generator)
+    if found.within.kinks is not None:
+        v = found.within.kinks.along(v)
+        v.div_(vectors.norm(v))
     w, image = torch.empty_like(v), torch.empty_like(v)
     found.multiply(v, w)
     length = vectors.norm(w)
     if not length > 0.0:
-        return False
+        return (v,)
     found.multiply(w.div_(length), image)
     (back,) = vectors.dots((v, image))
-    return abs(back - length) <= AGREE * length
+    return () if abs(back - length) <= AGREE * length else (v, w)
 
 
 def _level(f_hat: DisplacedFunction, generator: torch.Generator) -> tuple[float, Tensor | None]:

@@ -119,6 +119,10 @@ class Candidate:
     """If the answer is that of the piece between kinks that x lies in: how far from x it was seen. Else 0."""
     asymmetry: float = 0.0
     """The largest difference between two products qᵀ∇²f(x)p and pᵀ∇²f(x)q that should be equal: an observed error."""
+    kinks: int = 0
+    """The kinks that x lies on, if the answer is that of the directions along them."""
+    gradient_norm: float | None = None
+    """If x lies on kinks: the norm of the shortest vector between the gradients on their sides. Else None."""
     history: tuple[tuple[int, float], ...] = ()
 
 
@@ -185,6 +189,8 @@ class Curvature:
     """If the answer is that of the piece of F between kinks that x lies in: how far from x it was seen. Else 0."""
     asymmetry: float = 0.0
     """The largest difference between two products qᵀ∇²F(x)p and pᵀ∇²F(x)q that should be equal: an observed error."""
+    kinks: int = 0
+    """The kinks that x lies on, if the answer is that of the directions along them: across them F bends up."""
     not_finite: str = ""
     """If a model's loss or gradient was NaN or infinite at x itself: which of its tensors, in words."""
     measurements: tuple[Measurement, ...] = ()
@@ -221,6 +227,11 @@ class Curvature:
         over a distance with kinks or noise; else empty."""
         if self.direction is not None and self.measurements[0].sided:
             return " That is how F bends one way. On the other side of x there is a kink, nearer than could be seen."
+        if self.kinks > 0:
+            return (
+                f" x lies on {counted(self.kinks, 'kink')}, as of ReLU, across which F bends up: this holds along "
+                f"{'it' if self.kinks == 1 else 'them'}, seen within {self.piece:.1g} of x."
+            )
         if self.piece > 0.0:
             return (
                 f" Kinks, as of ReLU, are next to x: this holds for the piece of F between them, seen within "

@@ -72,6 +72,8 @@ def steps_next_to_x(f: SampledFunction, x: Tensor, found: Curvature, generator: 
     around = found.survey
     if around is None or around.steady or around.drowned or around.nearest > 0.0 or around.has_memory:
         return False
+    if found.piece > 0.0 or around.jumps:  # These are kinks.
+        return False
     return not follow_gradients(f, x, vectors.norm(x), generator, found.radius)
 
 

@@ -80,7 +80,10 @@ def measured_gradient(
 def _rounds(found: Curvature, x: Tensor) -> bool:
     """Whether the noise of the far rung counts as rounding: in float32, and where a lower precision is inside. Else it
     is mostly truncation, or kinks."""
-    return found.piece == 0.0 and found.survey is not None and (x.dtype == torch.float32 or found.survey.nearest > 0.0)
+    around = found.survey
+    if found.piece > 0.0 or around is None or around.jumps:
+        return False
+    return x.dtype == torch.float32 or around.nearest > 0.0
 
 
 def _rounding(found: Curvature, x: Tensor) -> float:

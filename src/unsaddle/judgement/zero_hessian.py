@@ -12,7 +12,7 @@ from unsaddle import vectors
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.flat_direction import FlatFall, told
 from unsaddle.judgement.lower_points import Around
-from unsaddle.judgement.reasons import ZERO_HESSIAN, kink_of
+from unsaddle.judgement.reasons import HIGHER_ORDER, kink_of
 from unsaddle.objective import SampledFunction
 
 SHAPES = (Status.NOT_CONFIRMED, Status.NOT_QUADRATIC, Status.PRECISION_TOO_LOW)
@@ -64,5 +64,5 @@ def without_hessian(
     if order > ZERO_FROM:
         around = Around(f, x)
         lower = around.lower_point(v)
-        return ZERO_HESSIAN, None if lower is None else told(around, lower)
-    return kink_of(found, change) if order <= KINK_TO and reason == ZERO_HESSIAN else reason, None
+        return HIGHER_ORDER, None if lower is None else told(around, lower)
+    return kink_of(found, change) if order <= KINK_TO and reason == HIGHER_ORDER else reason, None

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.measure.direction import ROUNDINGS, Measurement, symmetric_difference
+from unsaddle.measure.jumps import Kinks
 from unsaddle.measure.ladder import RATIO
 from unsaddle.measure.noise import FIRST_RADIUS
 from unsaddle.objective import SampledFunction
@@ -72,6 +73,10 @@ class Gap:
     """Probes along other directions do not go farther than this, or than `radius`."""
     smooth: bool = False
     """Whether even parts fell towards x as those of a smooth function do: truncation, and no kink, is beside x."""
+    kinks: Kinks | None = None
+    """Kinks that x lies on. Probes run along them, and what gradients differ by across them is left out."""
+    small: float = 0.0
+    """Even parts up to this share of what the gradient changes by count as none."""
 
     @property
     def noise(self) -> float:
@@ -126,6 +131,8 @@ def gap(
     start: float | None = None,
     nearest: float | None = None,
     sides: bool = False,
+    kinks: Kinks | None = None,
+    small: float = 0.0,
 ) -> Gap | None:
     """Measures rounding, and how far the gap reaches along a direction. None if kinks leave no gap.
 
@@ -137,6 +144,7 @@ def gap(
         start: the first radius that is tried; None for that of a first search.
         nearest: the nearest radius of probes; None for `NEAREST`.
         sides: as for `opposite`.
+        kinks, small: as of the `Gap`.
 
     Cost: eight gradients, and two for every radius that is tried.
     """
@@ -145,11 +153,12 @@ def gap(
     first = FIRST_RADIUS[x.dtype] * scale if start is None else start
     nearest = NEAREST[x.dtype] * eps * (x_norm or eps) if nearest is None else nearest
     v = vectors.random_direction(x, generator) if along is None else along
-    probes = opposite(f, x, v, grad0, Gap(radius=first, nearest=nearest, level=level), sides=sides)
-    half = opposite(f, x, v, grad0, Gap(radius=probes.radius / 2.0, nearest=nearest, level=level), sides=sides)
+    begin = Gap(radius=first, nearest=nearest, level=level, farthest=first, kinks=kinks, small=small)
+    probes = opposite(f, x, v, grad0, begin, sides=sides)
+    half = opposite(f, x, v, grad0, replace(begin, radius=probes.radius / 2.0), sides=sides)
     if not probes.clean or vectors.norm(half.difference) > JUMPS * vectors.norm(probes.difference):
         return None
-    return Gap(radius=probes.radius, nearest=nearest, level=level, farthest=first, smooth=probes.smooth)
+    return replace(begin, radius=probes.radius, smooth=probes.smooth)
 
 
 def _level(f: SampledFunction, x: Tensor, scale: float, grad0: Tensor, generator: torch.Generator) -> float:
@@ -172,9 +181,11 @@ def opposite(f: SampledFunction, x: Tensor, v: Tensor, grad0: Tensor, within: Ga
     while True:
         above = f.grad_at_sum(x, v, radius) - grad0
         below = grad0 - f.grad_at_sum(x, v, -radius)
+        if within.kinks is not None:
+            above, below = within.kinks.along(above), within.kinks.along(below)
         even = above - below
         evens.append(vectors.norm(even))
-        level = within.level + SUMS * eps * vectors.norm(above + below)
+        level = within.level + max(SUMS * eps, within.small) * vectors.norm(above + below)
         if evens[-1] <= level:
             (uneven,) = vectors.dots((v, even))
             return Opposite(above + below, radius, tuple(evens), level, uneven)

@@ -66,6 +66,34 @@ def is_low_precision(grad: Tensor, share: float = 0.01) -> bool:
     return rounded > (share if nonzeros >= FEW_ENTRIES else max(share, FEW_SHARE)) * nonzeros
 
 
+OFF_GRID, FEW_OFF, QUARTERS = 0.2, 32, 0.02
+"""Second differences are off the grid of half precision if at most this share of so many entries at least is within
+this of a multiple of a quarter of a power of two. By chance 4 in 100 are."""
+
+CLEARLY = 1000.0
+"""An entry of a second difference is no rounding from so many units of precision of the gradient's terms on."""
+
+
+def off_grid(second: Tensor, terms: float) -> bool:
+    """Whether gradients jump as at kinks, by any numbers, and not as in half precision, by few units of its last digit.
+
+    By ∇f(x+rs) + ∇f(x−rs) − 2∇f(x): terms in the precision of x, as those of a weight decay, are not left in it.
+    `terms` is about ‖Hx‖, the size of what a gradient is the sum of. False where too few entries tell.
+
+    >>> jumps = torch.randn(100, generator=torch.Generator().manual_seed(0))
+    >>> off_grid(jumps, 1.0), off_grid(torch.ldexp(torch.ones(100), (4.0 * jumps).int()), 1.0)
+    (True, False)
+    """
+    least = CLEARLY * torch.finfo(second.dtype).eps * terms / math.sqrt(vectors.dimension(second))
+    counts = []
+    for (block,) in vectors.blocks(second):  # There may be no room for another vector.
+        quarters = torch.frexp(block).mantissa * 8.0
+        clear = block.abs() > least
+        counts.append([clear.sum(), (clear & ((quarters - quarters.round()).abs() < QUARTERS)).sum()])
+    count, on_grid = vectors.total(counts)
+    return count >= FEW_OFF and on_grid <= OFF_GRID * count
+
+
 def noise_radius(x: Tensor, x_norm: float) -> float:
     """The distance from x at which the noise of gradients is measured: a hundred roundings."""
     return NOISE_SHIFT * torch.finfo(x.dtype).eps * (x_norm if x_norm > 0.0 else SIZE_AT_ZERO)

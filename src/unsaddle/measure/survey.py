@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.measure.noise import LOW_PRECISION_RADIUS, LOW_PRECISION_SHIFT, is_low_precision, noise_radius
+from unsaddle.measure.noise import LOW_PRECISION_RADIUS, LOW_PRECISION_SHIFT, is_low_precision, noise_radius, off_grid
 
 Grad = Callable[[Tensor], Tensor]
 
@@ -79,6 +79,8 @@ class Survey:
     """Whether no two radii agree: gradients jump at kinks, or in half precision."""
     steady: bool = False
     """Whether the products on the near and on the far rung agree."""
+    jumps: bool = False
+    """Whether gradients of float32 jump farther out as at kinks, and not as in half precision."""
 
     @property
     def has_memory(self) -> bool:
@@ -98,6 +100,8 @@ class _Rung(NamedTuple):
     """t."""
     half: bool
     """Whether they seem to come from half precision."""
+    jumps: bool
+    """Whether their second difference is off the grid of half precision."""
 
     @property
     def drowned(self) -> bool:
@@ -130,15 +134,17 @@ def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch
         along.mul_(torch.where(x == 0.0, x_norm / math.sqrt(vectors.dimension(x)), x))
     along.div_(vectors.norm(along))
 
+    size = x_norm if x_norm > 0.0 else 1.0
+
     def rung(radius: float) -> _Rung:
         above = grad(torch.add(x, along, alpha=radius)).clone()
         half = is_low_precision(above, HALF_PRECISION)
         below = grad(torch.sub(x, along, alpha=radius))
         product = torch.sub(above, below).div_(2.0 * radius)
-        second = vectors.norm(above.add_(below).sub_(grad0, alpha=2.0))
-        return _Rung(product, vectors.norm(product), second / math.sqrt(6.0), radius, half)
+        even, length = above.add_(below).sub_(grad0, alpha=2.0), vectors.norm(product)
+        jumps = x.dtype == torch.float32 and not half and off_grid(even, length * size)
+        return _Rung(product, length, vectors.norm(even) / math.sqrt(6.0), radius, half, jumps)
 
-    size = x_norm if x_norm > 0.0 else 1.0
     far = rung(LOW_PRECISION_SHIFT * size)
     again = grad(x)
     moved = vectors.norm(again - grad0)
@@ -154,6 +160,7 @@ def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch
         far_noise=far.noise,
         suspicious=far.half,
         steady=not near.drowned and not far.contradicts(near, seen.noise),
+        jumps=far.jumps,
     )
     if near.drowned or seen.has_memory:
         seen = replace(seen, curvature=far.size, drowned=far.drowned)

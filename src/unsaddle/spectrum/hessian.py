@@ -199,7 +199,7 @@ def _beside_kinks(hessian: Hessian, generator: torch.Generator) -> Hessian:
     Asked along the product of a random vector, where eigenvalues are large.
     """
     f_hat = hessian.f_hat
-    if not hessian.is_finite or not may_have_kinks(f_hat, hessian.around):
+    if not hessian.is_finite or hessian.around.narrow > 0.0 or not may_have_kinks(f_hat, hessian.around):
         return hessian
     q = f_hat.product(vectors.random_direction(hessian.x, generator), hessian.first)
     length = vectors.norm(q)
@@ -224,7 +224,9 @@ def nearer_kinks(hessian: Hessian, v: Tensor, generator: torch.Generator) -> Hes
 
     The first comparison is along one vector. Kinks may lie elsewhere.
     """
-    if hessian.between is not None or hessian.kinks or not may_have_kinks(hessian.f_hat, hessian.around):
+    if hessian.between is not None or hessian.kinks or hessian.around.narrow > 0.0:
+        return None
+    if not may_have_kinks(hessian.f_hat, hessian.around):
         return None
     between = between_kinks(hessian.f_hat, v, generator)
     return None if between is None else replace(hessian, between=between)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from unsaddle import ModelObjective, is_minimum, negative_curvature
+from unsaddle import Function, ModelObjective, is_minimum, negative_curvature
 
 DECAY = 1e-3
 
@@ -66,6 +66,56 @@ def test_a_trained_relu_network_is_decided_by_the_piece_that_it_lies_in(seed: in
         assert lowest >= -found.gamma
     else:
         assert found.gradient_norm > found.eps
+
+
+def on_kinks(dtype: torch.dtype, sizes: tuple[float, ...], lowest: float) -> tuple[Function, Tensor]:
+    """A quadratic of 60 variables with its lowest eigenvalue, and kinks c·relu(wᵀ(y − x)) through x; and x."""
+    generator = torch.Generator().manual_seed(1)
+    w = torch.randn(len(sizes), 60, generator=generator, dtype=torch.float64)
+    w = (w / w.norm(dim=1, keepdim=True)).to(dtype)
+    x, c = torch.randn(60, generator=generator).to(dtype), torch.tensor(sizes).to(dtype)
+    diagonal = torch.linspace(0.1, 1.0, 60).to(dtype)
+    diagonal[0] = lowest
+
+    def value(y: Tensor) -> Tensor:
+        t = w @ (y - x)
+        # Kinks are tilted: on neither side of them the gradient is zero.
+        return 0.5 * (diagonal * (y - x) ** 2).sum() + c @ torch.relu(t) - 0.3 * (c @ t)
+
+    return Function(value), x
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("sizes", [(1.0,), (0.5, 0.1, 0.2)])
+def test_a_valley_of_kinks_is_a_minimum(dtype: torch.dtype, sizes: tuple[float, ...]) -> None:
+    F, x = on_kinks(dtype, sizes, 0.1)
+    found = is_minimum(F, x)
+    assert found.kind == "minimum"
+    assert found.evidence.kinks == len(sizes)
+    assert f"x lies on {len(sizes)} kink" in found.reason
+    assert found.gradient_norm <= 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_valley_that_falls_along_itself_is_none(dtype: torch.dtype) -> None:
+    F, x = on_kinks(dtype, (0.01, 0.004, 0.002), -0.5)
+    found = is_minimum(F, x)
+    assert found.kind == "saddle"
+    assert found.direction is not None
+    assert abs(float(found.direction[0])) > 0.9
+    assert found.drop > 0.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_one_ridge_among_valleys_is_the_way_down(dtype: torch.dtype) -> None:
+    F, x = on_kinks(dtype, (0.5, -0.1, 0.2), 0.1)
+    found = negative_curvature(F, x)
+    assert found.direction is not None
+    assert found.jump == pytest.approx(0.1, rel=1e-3)
+    assert "nearer to x the gradient jumps" in found.over_kinks
+    f, s = F.sample(), 1e-2
+    above, below = (float(f.value(x + sign * s * found.direction)) for sign in (1.0, -1.0))
+    assert above + below < 2.0 * float(f.value(x)) - 1e-4
 
 
 def test_negative_curvature_tells_that_nothing_was_found_between_kinks() -> None:

@@ -183,7 +183,8 @@ def krylov(
 
     # `start` is for comparisons only: the proof that there is nothing needs a random start.
     start = vectors.random_direction(x, generator) if start is None else start
-    process = KrylovProcess(take_product, start, settings.basis)
+    kinks = None if settings.between is None else settings.between.within.kinks
+    process = KrylovProcess(take_product, start, settings.basis, None if kinks is None else kinks.along)
     seen = process.projection
 
     def largest() -> float:
