@@ -28,7 +28,7 @@ from unsaddle.torch_optim.neon import BATCH_SEEDS, Neon
 FIRST = 10
 """Training steps before the first search: second moments of an adaptive optimizer have settled a little by then."""
 
-SEARCHING = 0.3
+SEARCHING = 0.2
 """The share of the budget that searches may take; the rest is for measurements."""
 
 EACH = 1.25
@@ -210,12 +210,12 @@ class CurvatureMonitor:
         if self._counted is not None:
             self._track.trained += self._counted.calls
             self._counted = None
-        if self._track.steps % self.every == 0 and math.isfinite(self._track.sharpness[0]):
+        if self._track.fresh:
             self._tell("")
 
     def _due(self, *, known: bool) -> bool:
         """Whether this batch is for the monitor. Counts decide, which are the same on all ranks."""
-        return self._search_due() or self._measurement_due(known=known)
+        return self._track.size > 0 or self._search_due() or self._burst_due(known=known)
 
     def _search_due(self) -> bool:
         track = self._track
@@ -224,11 +224,15 @@ class CurvatureMonitor:
         allowed = SEARCHING * self.max_overhead * track.trained
         return EACH * (track.searching + track.next_search) <= allowed
 
-    def _measurement_due(self, *, known: bool) -> bool:
+    def _burst_due(self, *, known: bool) -> bool:
+        """Whether to begin a burst, which ends at a multiple of `every`. It is paid for at its end."""
         track = self._track
-        cost = monitor_track.cost_of_measurement(track, known=known)
-        allowed = (1.0 - SEARCHING) * self.max_overhead * track.trained
-        return track.highest is not None and EACH * (track.spent + cost) <= allowed
+        later = track.noise.size - 1
+        if track.highest is None or (track.steps + later) % self.every:
+            return False
+        cost = (later + 1) * monitor_track.cost_of_measurement(track, known=known)
+        allowed = (1.0 - SEARCHING) * self.max_overhead * (track.trained + later)
+        return EACH * (track.spent + cost) <= allowed
 
     def _batch(self, closure: Closure) -> ClosureObjective:
         return ClosureObjective(closure, self._parameters(), self._sign())
@@ -254,13 +258,14 @@ class CurvatureMonitor:
         if [id(p) for p in batch.parameters.tensors] != self._watched:  # requires_grad has changed.
             self._find_ranks()
             track.forget()
-        track.measured_at = track.steps
         with ranks.together(self._ranks):
             sizes = monitor_limit.sizes(self._base, batch.parameters)
-            if self._search_due() or track.highest is None:
+            if track.highest is None or (track.size == 0 and self._search_due()):
                 monitor_track.search(track, batch, sizes, self._seed)
-            else:
-                monitor_track.measure(track, batch, at_x, sizes)
+                return
+            if track.size == 0:
+                monitor_track.begin(track)
+            monitor_track.measure(track, batch, at_x, sizes)
 
     def _compare(self) -> None:
         """Warns when λ_max passes the limit, which moves with the learning rate."""
@@ -295,6 +300,7 @@ class CurvatureMonitor:
             gradients=self._spent,
             warning=warning,
         )
+        track.fresh = False
         track.rows.append(row.row())
         if self.callback is not None:
             self.callback(row)
