@@ -144,8 +144,8 @@ def test_it_watches_an_optimizer_inside_neon_and_stops_when_closed():
     neon = Neon(torch.optim.SGD(model.parameters(), lr=0.01))
     seen = []
     monitor = CurvatureMonitor(neon, callback=seen.append)
-    train(model, neon, 100)
-    assert [(type(row), row.step) for row in seen] == [(CurvatureRow, 11), (CurvatureRow, 100)]
+    train(model, neon, 300)
+    assert [(type(row), row.step) for row in seen] == [(CurvatureRow, 11), (CurvatureRow, 300)]
     monitor.close()
     train(model, neon, 100)
     assert len(monitor.rows) == 2
@@ -160,8 +160,8 @@ def test_a_trainer_may_get_its_optimizer_later():
     train(model, torch.optim.SGD(model.parameters(), lr=0.01), 3)
     assert monitor.state_dict()["steps"] == 0
     trainer.optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    train(model, trainer.optimizer, 100)
-    assert monitor.rows[-1].step == 100
+    train(model, trainer.optimizer, 300)
+    assert monitor.rows[-1].step == 300
 
 
 def test_mistakes_say_what_to_write():

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from unsaddle.torch_optim.monitor_burst import FEWEST, MOST, WANTED, Noise, settled
+from unsaddle.torch_optim.monitor_burst import FEWEST, MOST, TURNS, UNKNOWN, WANTED, Noise, highest
 
 
 def bursts(noise, size, count, seed=0):
@@ -25,21 +25,24 @@ def test_noise_is_that_of_single_batches_whatever_the_trend():
 def test_the_error_holds_as_often_as_stated_and_the_size_is_what_it_takes():
     """One-sided, at 0.95: of 400 bursts, at least 370 hold (binomial, three standard errors: 367)."""
     noise = Noise(0.15**2, 32)
-    assert noise.size == 9
-    means = [settled(burst, noise) for burst in bursts(0.15, noise.size, 400)]
+    assert noise.size == TURNS + 9
+    means = [highest(burst, noise) for burst in bursts(0.15, noise.size, 400)]
     assert sum(mean + error >= 10.0 for mean, error in means) >= 367
     assert sum(mean - error <= 10.0 for mean, error in means) >= 367
     assert statistics.stdev(mean for mean, _ in means) == pytest.approx(10.0 * WANTED, rel=0.2)
 
 
 def test_measurements_of_a_direction_that_still_turned_are_left_out():
-    mean, error = settled([4.0, 8.0, 9.6, 9.9, 10.0], Noise(0.02**2, 8))
-    assert mean == pytest.approx(10.0, rel=0.03)
-    assert error < 0.4
-    assert settled([10.0], Noise())[0] == 10.0
+    burst = [4.0, 7.0, 9.0, 9.8, 10.0]
+    noise = Noise().after(burst)
+    mean, error = highest(burst, noise)
+    assert mean == pytest.approx(9.9)
+    assert error > 0.1  # It still rises.
+    assert noise.deviation < 0.05
 
 
 def test_sizes_stay_within_their_bounds():
-    assert Noise().size == FEWEST
-    assert Noise(1.0, 3).size == MOST
-    assert Noise(0.01, 3).after([0.0, -1.0, 0.0]) == Noise(0.01, 3)
+    assert Noise().size == TURNS + UNKNOWN
+    assert Noise(0.0, 1).size == TURNS + FEWEST
+    assert Noise(1.0, 3).size == TURNS + MOST
+    assert Noise(0.01, 3).after([1.0, 1.0, 0.0, -1.0, 0.0]) == Noise(0.01, 3)

@@ -40,7 +40,7 @@ def test_measurements_follow_the_highest_curvature_of_shs(scaled):
     true = float((SPECTRUM * (1.0 if sizes is None else sizes**2)).max())
     search(track, batch(x), sizes, 0)
     track.highest = torch.nn.functional.normalize(torch.ones(D, dtype=torch.float64), dim=0)
-    for i in range(80):
+    for i in range(100):
         if track.size == 0:
             begin(track)
         measure(track, batch(x, 0.5, i), None, sizes)
@@ -73,7 +73,7 @@ def test_a_burst_says_the_step_that_it_ended_at_and_what_is_not_finite_ends_it_w
     for step in range(7, 7 + track.size):
         track.steps = step
         measure(track, batch(x), None, None)
-    assert (track.measured_at, track.fresh, track.burst) == (9, True, [])
+    assert (track.measured_at, track.fresh, track.burst) == (12, True, [])
 
 
 def test_a_state_that_is_not_the_monitor_s_is_refused():

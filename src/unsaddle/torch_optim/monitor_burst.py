@@ -11,18 +11,18 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-FEWEST, MOST = 3, 16
-"""Batches of a burst. Three turns bring the direction to λ_max again; after sixteen, so long a time would pass until
-the next burst is paid for that a warning would come late."""
+TURNS = 3
+"""The first measurements of a burst only turn the direction to λ_max, which it may have lost since the last burst."""
+
+FEWEST, UNKNOWN, MOST = 2, 3, 13
+"""Measurements that count, at least; as long as the noise is not known; and at most: after more of them, so long a time
+would pass until the next burst is paid for that a warning would come late."""
 
 WANTED = 0.05
 """The standard error of λ_max that a burst is long enough for, as a share of it."""
 
 MEMORY = 32
 """Second differences that the noise is remembered over."""
-
-APART = 2.0
-"""The first half of a burst is left out if it is lower than the second by so many standard errors: u still turned then."""
 
 ONE_SIDED = 1.645
 """Standard errors of a one-sided normal interval at confidence 0.95."""
@@ -44,11 +44,12 @@ class Noise(NamedTuple):
     def after(self, burst: Sequence[float]) -> Noise:
         """The noise after one more burst. Second differences show it: a trend, as of a u that turns, is not in them.
 
-        >>> Noise().after([9.0, 10.0, 11.0]).variance, Noise().after([11.0, 8.0, 11.0]).terms
+        >>> Noise().after([2.0, 2.0, 9.0, 10.0, 11.0]).variance, Noise().after([2.0, 2.0, 11.0, 8.0, 11.0]).terms
         (0.0, 1)
         """
-        level = sum(burst) / max(1, len(burst))
-        triples = zip(burst, burst[1:], burst[2:], strict=False)
+        rest = burst[TURNS - 1 :]
+        level = sum(rest) / max(1, len(rest))
+        triples = zip(rest, rest[1:], rest[2:], strict=False)
         seconds = [(a - 2.0 * b + c) ** 2 / 6.0 for a, b, c in triples]
         if not (seconds and level > 0.0):
             return self
@@ -60,25 +61,21 @@ class Noise(NamedTuple):
         """Batches of the next burst.
 
         >>> Noise().size, Noise(0.15**2, 8).size, Noise(0.5**2, 8).size
-        (3, 9, 16)
+        (6, 12, 16)
         """
-        return min(MOST, max(FEWEST, math.ceil(round(self.variance / WANTED**2, 6))))
+        if self.terms == 0:
+            return TURNS + UNKNOWN
+        return TURNS + min(MOST, max(FEWEST, math.ceil(round(self.variance / WANTED**2, 6))))
 
 
-def settled(burst: Sequence[float], noise: Noise) -> tuple[float, float]:
-    """The mean of a burst and its one-sided error, without the first half, again and again, if that is lower.
+def highest(burst: Sequence[float], noise: Noise) -> tuple[float, float]:
+    """λ_max by a burst, and its one-sided error: of the noise, and by how much the second half is above the first, as u
+    may have turned on.
 
-    >>> settled([5.0, 9.0, 9.0, 9.0], Noise(1e-4, 8))[0], settled([8.0, 10.0, 9.0, 9.0], Noise(0.01, 8))[0]
-    (9.0, 9.0)
+    >>> highest([5.0, 8.0, 9.0, 10.0, 9.0, 11.0], Noise(0.01, 8))[0]
+    10.0
     """
-    rest = list(burst)
-    while True:
-        mean, half = sum(rest) / len(rest), len(rest) // 2
-        if half == 0:
-            break
-        older, newer = sum(rest[:half]) / half, sum(rest[half:]) / (len(rest) - half)
-        error = noise.deviation * abs(mean) * math.sqrt(1.0 / half + 1.0 / (len(rest) - half))
-        if older >= newer - APART * error:
-            break
-        rest = rest[half:]
-    return mean, ONE_SIDED * noise.deviation * abs(mean) / math.sqrt(len(rest))
+    rest = burst[TURNS:]
+    mean, half = sum(rest) / len(rest), len(rest) // 2
+    rise = sum(rest[-half:]) / half - sum(rest[:half]) / half if half else 0.0
+    return mean, ONE_SIDED * noise.deviation * abs(mean) / math.sqrt(len(rest)) + max(0.0, rise)

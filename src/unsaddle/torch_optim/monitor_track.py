@@ -25,11 +25,12 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.krylov.process import KrylovProcess
+from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.torch_optim import online, policy
 from unsaddle.torch_optim.batch import DrawnBatch
 from unsaddle.torch_optim.closure import ClosureObjective
-from unsaddle.torch_optim.monitor_burst import FEWEST, Noise, settled
+from unsaddle.torch_optim.monitor_burst import FEWEST, TURNS, Noise, highest
 
 SEARCH_STEPS = 20
 """Products of a search: the ends of a network's spectrum are then known to some per cent, as far as one batch tells."""
@@ -66,12 +67,14 @@ class Track:
     """Measurements so far. Every other one is on the other side of x, so that third derivatives cancel in the mean."""
     measured_at: int | None = None
     """The step at which λ_max was measured."""
+    batches: int = 1
+    """How many batches it is the mean of."""
     fresh: bool = False
     """Whether λ_max was measured after the last row."""
-    radius: float = math.nan
-    """The length of rSu."""
-    central: bool = False
-    """Whether products are taken from both sides, two gradients each."""
+    high_probe: tuple[float, bool] = (math.nan, False)
+    """For the highest direction: the length of rSu, and whether products are from both sides, two gradients each."""
+    low_probe: tuple[float, bool] = (math.nan, False)
+    """The same for the lowest direction, whose curvature is small, so that rounding asks for more distance."""
     highest: Tensor | None = None
     """u: a unit vector over all parameters that require gradients."""
     lowest: Tensor | None = None
@@ -82,7 +85,7 @@ class Track:
     """How many there will be; 0 if no burst is under way."""
     low: bool = False
     """Whether the burst measures the lowest direction."""
-    noise: Noise = Noise()
+    noise: Noise = field(default_factory=Noise)
     sharpness: tuple[float, float] = (math.nan, math.nan)
     """λ_max and its error."""
     lowest_seen: tuple[float, float] = (math.nan, math.nan)
@@ -104,7 +107,7 @@ class Track:
                 f"expected what CurvatureMonitor.state_dict() made, got a state that differs in {got}; start afresh "
                 "without loading it"
             )
-        pairs = {name: tuple(saved[name]) for name in ("sharpness", "lowest_seen")}
+        pairs = {name: tuple(saved[name]) for name in ("sharpness", "lowest_seen", "high_probe", "low_probe")}
         return cls(**copy.deepcopy(saved) | pairs | {"noise": Noise(*saved["noise"])})
 
     def forget(self) -> None:
@@ -129,46 +132,49 @@ def search(track: Track, batch: Batch, sizes: Tensor | None, seed: int) -> None:
         hessian = hessian_at(batch, batch.point, None, generator, Ledger(), SEARCH_GRADIENTS)
         if not hessian.is_finite:
             return
-        found = _grown(hessian, sizes, generator)
+        with hessian.held():
+            found, largest = _grown(hessian, sizes, generator)
     finally:
         track.searching += batch.evaluations - before
         batch.parameters.forget()
     if found is None:
         return
-    largest = found.largest if sizes is None else 0.0
-    track.radius = hessian.radius(largest)
-    track.central = hessian.is_central(track.radius)
+    # Curvature is known to a share of this: all of it for the highest direction, a hundredth for the lowest.
+    for name, size in (("high_probe", largest / RELATIVE_GAMMA), ("low_probe", largest)):
+        radius = hessian.radius(size)
+        setattr(track, name, (radius, hessian.is_central(radius)))
     low, high = float(found.projection.values[0]), float(found.projection.values[-1])
     track.lowest, track.lowest_seen = found.vector(0), (low, math.nan)
     if track.highest is None or not track.sharpness[0] >= LOST * high:
         track.highest, track.sharpness = found.vector(-1), (high, math.nan)
-        track.measured_at, track.fresh = track.steps, True
+        track.measured_at, track.batches, track.fresh = track.steps, 1, True
 
 
-def _grown(hessian: Hessian, sizes: Tensor | None, generator: torch.Generator) -> KrylovProcess | None:
-    """The process after its steps; None if a gradient was not finite."""
+def _grown(hessian: Hessian, sizes: Tensor | None, generator: torch.Generator) -> tuple[KrylovProcess | None, float]:
+    """The process after its steps, None if a gradient was not finite; and the largest ‖∇²f_B(x)v‖ of a unit v."""
+    largest = 0.0
 
     def multiply(q: Tensor, out: Tensor) -> None:
-        if sizes is None:
-            return hessian.multiply(q, out, 0.0)
-        moved = q * sizes
-        length = vectors.norm(moved)
-        hessian.multiply(moved.div_(length), out, 0.0)
-        out.mul_(sizes).mul_(length)
-        return None
+        nonlocal largest
+        moved = q if sizes is None else q * sizes
+        length = 1.0 if sizes is None else vectors.norm(moved)
+        hessian.multiply(moved if sizes is None else moved.div_(length), out, largest)
+        largest = max(largest, vectors.norm(out))
+        if sizes is not None:
+            out.mul_(sizes).mul_(length)
 
     process = KrylovProcess(multiply, vectors.random_direction(hessian.x, generator), SEARCH_STEPS)
     while not (process.full or process.exhausted):
         if not process.expand(solve=process.projection.size + 1 == SEARCH_STEPS):
-            return None
+            return None, largest
     process.solve()
-    return process
+    return process, largest
 
 
 def begin(track: Track) -> None:
     """Begins a burst: of the highest direction, and of the lowest one after the first since a search."""
     track.low = track.lowest is not None and math.isnan(track.lowest_seen[1]) and math.isfinite(track.sharpness[1])
-    track.burst, track.size = [], FEWEST if track.low else track.noise.size
+    track.burst, track.size = [], TURNS + FEWEST if track.low else track.noise.size
 
 
 def measure(track: Track, batch: Batch, at_x: Tensor | None, sizes: Tensor | None) -> None:
@@ -201,7 +207,8 @@ def measure(track: Track, batch: Batch, at_x: Tensor | None, sizes: Tensor | Non
         track.lowest_seen = policy.interval(track.burst)
     else:
         track.noise = track.noise.after(track.burst)
-        track.sharpness, track.measured_at, track.fresh = settled(track.burst, track.noise), track.steps, True
+        track.sharpness, track.batches = highest(track.burst, track.noise), track.size - TURNS
+        track.measured_at, track.fresh = track.steps, True
     track.burst, track.size = [], 0
 
 
@@ -218,12 +225,13 @@ def _turned(track: Track, u: Tensor, product: Tensor) -> Tensor:
 
 def _look(track: Track, batch: Batch, u: Tensor, at_x: Tensor | None, sizes: Tensor | None) -> online.Look:
     f, x = batch.sample(), batch.point
+    radius, central = track.low_probe if track.low else track.high_probe
     moved = u if sizes is None else u * sizes
-    r = track.radius / vectors.norm(moved)
+    r = radius / vectors.norm(moved)
     if track.measured % 4 < 2:
         r = -r
     beyond = f.grad_at_sum(x, moved, r).clone()
-    if track.central:
+    if central:
         at_x, r = f.grad_at_sum(x, moved, -r), 2.0 * r
     elif at_x is None:
         at_x = f.value_and_grad(x)[1]
@@ -234,4 +242,4 @@ def _look(track: Track, batch: Batch, u: Tensor, at_x: Tensor | None, sizes: Ten
 
 def cost_of_measurement(track: Track, *, known: bool) -> int:
     """Gradients that a measurement takes; `known`: whether that at x is there already."""
-    return 2 if track.central or not known else 1
+    return 2 if track.high_probe[1] or not known else 1
