@@ -36,7 +36,7 @@ def test_measurements_of_a_direction_that_still_turned_are_left_out():
     burst = [4.0, 7.0, 9.0, 9.8, 10.0]
     noise = Noise().after(burst)
     mean, error = highest(burst, noise)
-    assert mean == pytest.approx(9.9)
+    assert mean == pytest.approx(9.9, rel=0.02)
     assert error > 0.1  # It still rises.
     assert noise.deviation < 0.05
 

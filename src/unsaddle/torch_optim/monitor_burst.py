@@ -24,6 +24,9 @@ WANTED = 0.05
 MEMORY = 32
 """Second differences that the noise is remembered over."""
 
+APART = 2.0
+"""Standard errors by which the second half of a burst is above the first where u was still turning."""
+
 ONE_SIDED = 1.645
 """Standard errors of a one-sided normal interval at confidence 0.95."""
 
@@ -70,12 +73,17 @@ class Noise(NamedTuple):
 
 def highest(burst: Sequence[float], noise: Noise) -> tuple[float, float]:
     """λ_max by a burst, and its one-sided error: of the noise, and by how much the second half is above the first, as u
-    may have turned on.
+    may have turned on. If that is by more than the noise explains, the first half does not count.
 
     >>> highest([5.0, 8.0, 9.0, 10.0, 9.0, 11.0], Noise(0.01, 8))[0]
     10.0
+    >>> highest([5.0, 6.0, 7.0, 8.0, 10.0, 10.0], Noise(1e-4, 8))[0]
+    10.0
     """
     rest = burst[TURNS:]
-    mean, half = sum(rest) / len(rest), len(rest) // 2
+    half = len(rest) // 2
     rise = sum(rest[-half:]) / half - sum(rest[:half]) / half if half else 0.0
+    if half and rise > APART * noise.deviation * abs(sum(rest) / len(rest)) * math.sqrt(2.0 / half):
+        rest = rest[half:]
+    mean = sum(rest) / len(rest)
     return mean, ONE_SIDED * noise.deviation * abs(mean) / math.sqrt(len(rest)) + max(0.0, rise)

@@ -39,6 +39,9 @@ SEARCH_GRADIENTS = SEARCH_STEPS + 7
 """What a search takes, with the survey of the gradients around x that finds the radius; more where gradients are noisy,
 so that products are taken from both sides."""
 
+ROUGHLY = 10.0
+"""Products of a search may round by so many times more than those of `eigenpairs`: one batch tells less than they do."""
+
 LOST = 0.5
 """A direction that has less than this share of the highest curvature of the batch of a search is replaced: it has lost
 the eigenvector. More is what single batches differ by."""
@@ -158,7 +161,7 @@ def _grown(hessian: Hessian, sizes: Tensor | None, generator: torch.Generator) -
         nonlocal largest
         moved = q if sizes is None else q * sizes
         length = 1.0 if sizes is None else vectors.norm(moved)
-        hessian.multiply(moved if sizes is None else moved.div_(length), out, largest)
+        hessian.multiply(moved if sizes is None else moved.div_(length), out, ROUGHLY * largest)
         largest = max(largest, vectors.norm(out))
         if sizes is not None:
             out.mul_(sizes).mul_(length)
