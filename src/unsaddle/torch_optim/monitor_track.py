@@ -40,7 +40,7 @@ SEARCH_GRADIENTS = SEARCH_STEPS + 7
 so that products are taken from both sides."""
 
 ROUGHLY = 10.0
-"""Products of a search may round by so many times more than those of `eigenpairs`: one batch tells less than they do."""
+"""Products of a search may round by so many times more than those of `eigenpairs`: one batch tells less."""
 
 LOST = 0.5
 """A direction that has less than this share of the highest curvature of the batch of a search is replaced: it has lost
