@@ -52,17 +52,17 @@ class CurvatureMonitor:
     limit, it warns in words, before the step is taken.
 
     The limit is that of `monitor_limit`: 2(1+β)/η for heavy ball; for Adam and AdamW 2(1+β1)/(η(1−β1)), 38/η by
-    default, and λ_max is then that of the preconditioned Hessian. λ_max is a mean over the last batches, between which
-    training goes on; λ_min comes from a Krylov search on one batch, whose direction fresh batches then measure.
+    default, and λ_max is then that of the preconditioned Hessian. λ_max is a mean over the batches of some
+    consecutive steps; λ_min comes from a Krylov search on one batch, whose direction fresh batches then measure.
 
     Args:
         optimizer: a torch optimizer, or a trainer that has one or will have one when it trains (Lightning, Hugging
             Face).
         objective: the trained model, its loss and its data, as ModelObjective(model, loss, data). For loops without
             closures.
-        max_overhead: gradients of the monitor, as a share of those of training; its time stays below it, too. The first
-            search, some 27 gradients, is on credit.
-        every: training steps between rows.
+        max_overhead: the time of the monitor as a share of that of training, for gradients of 2 ms and more; its
+            gradients are fewer. The first search, some 27 gradients, is on credit.
+        every: λ_max is measured at steps that are multiples of this, as often as `max_overhead` pays for it.
         warn: whether to call `warnings.warn` when λ_max passes the limit. Rows have the warning either way.
         callback: called with each `CurvatureRow`.
         seed: of the random starts, and of the batches that are drawn.
@@ -71,7 +71,7 @@ class CurvatureMonitor:
             else all ranks if torch.distributed is in use.
 
     Attributes:
-        rows: a `CurvatureRow` for every `every` steps, and for each warning.
+        rows: a `CurvatureRow` for each measurement of λ_max, at its own step, and for each warning.
 
     Memory: two vectors of the size of the model, and two more while it measures; 21 during a search.
 
