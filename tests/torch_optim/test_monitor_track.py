@@ -76,6 +76,18 @@ def test_a_burst_says_the_step_that_it_ended_at_and_what_is_not_finite_ends_it_w
     assert (track.measured_at, track.fresh, track.burst) == (12, True, [])
 
 
+def test_a_state_is_loaded_by_torch_without_trust(tmp_path):
+    x, track = nn.Parameter(torch.ones(D, dtype=torch.float64)), Track()
+    search(track, batch(x), None, 0)
+    begin(track)
+    for i in range(track.size):
+        measure(track, batch(x, 0.5, i), None, None)
+    torch.save(track.to_dict(), tmp_path / "state")
+    again = Track.from_dict(torch.load(tmp_path / "state", weights_only=True))
+    assert again.noise == track.noise != Track().noise
+    assert again.sharpness == track.sharpness
+
+
 def test_a_state_that_is_not_the_monitor_s_is_refused():
     with pytest.raises(ValueError, match="expected what CurvatureMonitor"):
         Track.from_dict({"steps": 3})

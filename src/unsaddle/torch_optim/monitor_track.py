@@ -99,7 +99,8 @@ class Track:
 
     def to_dict(self) -> dict[str, Any]:
         """A copy for a checkpoint."""
-        return {f.name: copy.deepcopy(getattr(self, f.name)) for f in fields(self)}
+        saved = {f.name: copy.deepcopy(getattr(self, f.name)) for f in fields(self)}
+        return saved | {"noise": tuple(self.noise)}  # torch.load(weights_only=True) knows no classes of ours.
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Track:
