@@ -42,7 +42,7 @@ def monitored(kind: str, folder: Path) -> dict[str, Any]:
     def trained(watched: bool) -> tuple[list[dict[str, Any]], list[Any]]:
         model = wrap(network(torch.float64), kind)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-        monitor = CurvatureMonitor(optimizer, every=20) if watched else None
+        monitor = CurvatureMonitor(optimizer, every=20, max_overhead=4.0) if watched else None
         for step in range(100):
             chosen = torch.randperm(64, generator=torch.Generator().manual_seed(step))[:32].chunk(WORLD)[RANK]
 

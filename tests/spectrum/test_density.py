@@ -12,6 +12,7 @@ from tests.spectrum.networks import crowded, dense, network, objective, rectifie
 from unsaddle import Function, ModelObjective, spectral_density
 from unsaddle.problems import prescribed_spectrum
 from unsaddle.spectrum import Density, Status
+from unsaddle.spectrum.density import Quadrature, _is_outside
 
 
 def distance(found: Density, spectrum: np.ndarray) -> float:
@@ -124,3 +125,12 @@ def test_what_is_not_finite_is_said() -> None:
     found = spectral_density(Function(lambda x: x.sum() * torch.nan), torch.ones(3))
     assert found.status is Status.NOT_FINITE
     assert "NaN" in str(found)
+
+
+def test_a_probe_with_nodes_beyond_all_others_is_told_apart() -> None:
+    """As one that crossed a kink: 15.2 for a spectrum that ends at 8.5."""
+    even = np.full(3, 1.0 / 3.0)
+    seen = [Quadrature(np.array([0.0, 1.0, 8.5]), even), Quadrature(np.array([0.1, 1.0, 8.4]), even)]
+    assert _is_outside(Quadrature(np.array([0.0, 1.0, 15.2]), even), seen, 0.02)
+    assert _is_outside(Quadrature(np.array([-1.0, 1.0, 8.0]), even), seen, 0.02)
+    assert not _is_outside(Quadrature(np.array([0.0, 1.0, 8.6]), even), seen, 0.02)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.spectrum.networks import dense, network, objective
+from tests.spectrum.networks import dense, network, objective, rectified
 from unsaddle import Function, spectrum_by_layer
 
 
@@ -71,3 +71,14 @@ def test_groups_that_are_no_names_are_refused(groups: object) -> None:
 def test_a_basis_that_is_too_small_is_refused() -> None:
     with pytest.raises(ValueError, match="basis must be"):
         spectrum_by_layer(objective(network().eval()), basis=2, density=False)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_of_a_network_with_kinks_are_those_of_its_piece(seed: int) -> None:
+    F, exact = rectified(torch.float32, seed)
+    start = 0
+    for layer in spectrum_by_layer(F, density=False, seed=seed).layers:
+        d = layer.pairs.dimension
+        values = torch.linalg.eigvalsh(exact[start : start + d, start : start + d]).numpy()
+        assert layer.pairs.values[-1] == pytest.approx(values[-1], rel=0.02)
+        start += d

@@ -17,8 +17,9 @@ from unsaddle.judgement.watch import watched
 from unsaddle.measure import student
 from unsaddle.measure.direction import CLAIMED
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
-from unsaddle.spectrum.hessian import Hessian, hessian_at, nearer_kinks
+from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.spectrum.result import Density, Status
+from unsaddle.spectrum.second_look import looked_again
 from unsaddle.spectrum.space import Space
 from unsaddle.vectors import Array
 
@@ -110,26 +111,25 @@ def spectral_density(
     with watched(F, None, progress) as seen:
         hessian = hessian_at(as_objective(seen), point, samples, generator, Ledger())
         with hessian.held():
-            return density_of(hessian, Space(point), width, probes, steps, generator)
+            return density_of(hessian, None, width, probes, steps, generator)
 
 
 def density_of(
     hessian: Hessian,
-    space: Space,
+    mask: Tensor | None,
     width: float,
     probes: int | None,
     steps: int | None,
     generator: torch.Generator,
 ) -> Density:
-    """The density in a space. Where two radii disagree because of kinks, once more, by products between them."""
-    check = _Check(hessian)
-    found = _checked_density(check, space, width, probes, steps, generator)
-    if found.status is not Status.INACCURATE:
-        return found
-    between = nearer_kinks(hessian, check.worst, generator)
-    if between is None:
-        return found
-    return _checked_density(_Check(between), Space(hessian.x, space.mask), width, probes, steps, generator)
+    """The density, of a block if there is a mask. Where two radii disagree because of kinks, once more between them."""
+    checked: list[_Check] = []
+
+    def search(hessian: Hessian) -> Density:
+        checked.append(_Check(hessian))
+        return _checked_density(checked[-1], Space(hessian.x, mask), width, probes, steps, generator)
+
+    return looked_again(hessian, search, lambda _: checked[-1].worst, generator)
 
 
 def _checked_density(
@@ -151,7 +151,7 @@ def _checked_density(
             return _nothing(hessian, d)
         first = process.projection.vectors[0]
         one = Quadrature(process.projection.values, first**2 / float(first @ first))
-        if not seen:
+        if not seen or _is_outside(one, seen, width):
             check.at_ends(process)
         if len(seen) < CHECKED:
             check.along(start, float(one.nodes @ one.weights), process.largest)
@@ -177,8 +177,8 @@ class _Check:
         self.hessian, self._along, self._most = hessian, list[float](), -1.0
         self.ends = 0.0
         """The largest error at the ends of the spectrum."""
-        self.worst = hessian.x
-        """The vector with the largest error."""
+        self.worst: Tensor | None = None
+        """The unit vector with the largest error."""
 
     @property
     def mean(self) -> float:
@@ -197,7 +197,8 @@ class _Check:
 
     def at_ends(self, process: KrylovProcess) -> None:
         values = process.projection.values
-        self.ends = max(self._off(process.vector(i), float(values[i]), process.largest) for i in (0, -1))
+        off = [self._off(process.vector(i), float(values[i]), process.largest) for i in (0, -1)]
+        self.ends = max(self.ends, *off)
 
     def throughout(self, process: KrylovProcess) -> None:
         """Both ends, and Ritz vectors between them."""
@@ -205,6 +206,13 @@ class _Check:
         values = process.projection.values
         for i in np.linspace(0, len(values) - 1, CHECKED + 2).round().astype(int)[1:-1]:
             self.along(process.vector(int(i)), float(values[i]), process.largest)
+
+
+def _is_outside(one: Quadrature, seen: list[Quadrature], width: float) -> bool:
+    """Whether a probe has nodes beyond those of all others, by more than the smoothing. It may have crossed a kink."""
+    low, high = min(float(q.nodes.min()) for q in seen), max(float(q.nodes.max()) for q in seen)
+    room = width * (high - low)
+    return bool(one.nodes.min() < low - room or one.nodes.max() > high + room)
 
 
 def _exact(check: _Check, space: Space, width: float, generator: torch.Generator) -> Density:

@@ -15,10 +15,11 @@ from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.judgement.watch import watched
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Stop, explore
-from unsaddle.spectrum.hessian import Hessian, hessian_at, nearer_kinks
+from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.spectrum.measured import Measured, measured
-from unsaddle.spectrum.pairs import SURVEY_GRADIENTS, basis_size
+from unsaddle.spectrum.pairs import SURVEY_GRADIENTS, basis_size, worst
 from unsaddle.spectrum.result import MorseIndex, Status
+from unsaddle.spectrum.second_look import looked_again
 from unsaddle.spectrum.space import Space
 
 FIRST_STEPS = 15
@@ -92,12 +93,12 @@ def morse_index(
         hessian = hessian_at(as_objective(seen), point, samples, generator, Ledger(), max_gradients)
         with hessian.held():
             capacity = basis or basis_size(point, ROOM // 2)
-            found = _index(hessian, gamma, delta, capacity, max_gradients, generator)
-            if found.status is Status.INACCURATE and len(found.vectors) and max_gradients is None:
-                between = nearer_kinks(hessian, found.vectors[int(np.argmax(found.errors))], generator)
-                if between is not None:
-                    found = _index(between, gamma, delta, capacity, None, generator)
-    return found
+            return looked_again(
+                hessian,
+                lambda h: _index(h, gamma, delta, capacity, max_gradients, generator),
+                lambda found: worst(found) if max_gradients is None else None,
+                generator,
+            )
 
 
 def _index(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,9 +17,10 @@ from unsaddle.judgement.watch import watched
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.spectrum.density import WIDTH, density_of
 from unsaddle.spectrum.ends import Goal
-from unsaddle.spectrum.hessian import hessian_at
-from unsaddle.spectrum.pairs import pairs_of
+from unsaddle.spectrum.hessian import Hessian, hessian_at
+from unsaddle.spectrum.pairs import pairs_of, worst
 from unsaddle.spectrum.result import Density, Eigenpairs
+from unsaddle.spectrum.second_look import looked_again
 from unsaddle.spectrum.space import Space
 from unsaddle.told import Pictured
 
@@ -126,15 +128,19 @@ def spectrum_by_layer(
     with watched(F, None, progress) as seen:
         hessian = hessian_at(as_objective(seen), point, samples, generator, Ledger())
         for name, names in chosen.items():
-            space, inner = (Space(point, _mask(F.parameters, point, names)) for _ in range(2))
-            d = space.dimension
+            mask = _mask(F.parameters, point, names)
+            d = Space(point, mask).dimension
             low = min(goal.lowest, d)
             wanted = Goal(lowest=low, highest=min(goal.highest, d - low), tolerance=goal.tolerance)
             with hessian.held():
-                pairs = pairs_of(hessian, wanted, space, basis, None, generator)
-                spread = density_of(hessian, inner, width, probes, steps, generator) if with_density else None
+                pairs = looked_again(hessian, partial(_pairs, wanted, mask, basis, generator), worst, generator)
+                spread = density_of(hessian, mask, width, probes, steps, generator) if with_density else None
             found.append(Layer(name=name, parameters=tuple(names), pairs=pairs, density=spread))
     return Layers(layers=tuple(found), cost=hessian.ledger.cost)
+
+
+def _pairs(goal: Goal, mask: Tensor, basis: int | None, generator: torch.Generator, hessian: Hessian) -> Eigenpairs:
+    return pairs_of(hessian, goal, Space(hessian.x, mask), basis, None, generator)
 
 
 def grouped(parameters: Any, groups: Any) -> dict[str, list[str]]:

@@ -22,9 +22,10 @@ from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.ranks import current
 from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Run, Stop, explore
 from unsaddle.spectrum.exclusion import excluded
-from unsaddle.spectrum.hessian import Hessian, hessian_at, nearer_kinks
+from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.spectrum.measured import Measured, measured
-from unsaddle.spectrum.result import Eigenpairs, Status
+from unsaddle.spectrum.result import Eigenpairs, MorseIndex, Status
+from unsaddle.spectrum.second_look import looked_again
 from unsaddle.spectrum.space import Space
 from unsaddle.vectors import Array
 
@@ -120,12 +121,12 @@ def eigenpairs(
         generator = torch.Generator().manual_seed(checks.seed(seed))
         hessian = hessian_at(whole, at, samples, generator, Ledger(), max_gradients)
         with hessian.held():
-            found = pairs_of(hessian, goal, Space(at), basis, max_gradients, generator, looks)
-            if found.status is Status.INACCURATE and max_gradients is None:
-                worst = found.vectors[int(np.argmax(found.errors))]
-                between = nearer_kinks(hessian, worst, generator)
-                if between is not None:
-                    found = pairs_of(between, goal, Space(at), basis, None, generator, looks)
+            found = looked_again(
+                hessian,
+                lambda h: pairs_of(h, goal, Space(at), basis, max_gradients, generator, looks),
+                lambda pairs: worst(pairs) if max_gradients is None else None,
+                generator,
+            )
     return found if scaling is None else _in_own_variables(found, scaling)
 
 
@@ -179,6 +180,11 @@ def pairs_of(
         low, high = float(rest[0]), float(rest[-1])
         bound = min(bound[0], low - goal.tolerance * abs(low)), max(bound[1], high + goal.tolerance * abs(high))
     return _measured(hessian, goal, space, values, bound, first.stop, d, largest, memory, generator)
+
+
+def worst(found: Eigenpairs | MorseIndex) -> Tensor | None:
+    """The vector with the largest error; None if there is none."""
+    return found.vectors[int(np.argmax(found.errors))] if len(found.errors) else None
 
 
 def basis_size(x: Tensor, count: int) -> int:

@@ -82,7 +82,8 @@ class _ClosureOracle(Oracle):
     def __init__(self, closure: Closure, flat: FlatParameters) -> None:
         self.evaluations = 0
         self._closure, self._flat, self._start = closure, flat, RandomState.capture({flat.device})
-        self._replayed: Replayed | None = None
+        self._modules: list[nn.Module] | None = None
+        self._again: Replayed | None = None
         self._first: tuple[float, float] | None = None
 
     def check(self) -> None:
@@ -121,8 +122,15 @@ class _ClosureOracle(Oracle):
         seen: dict[int, nn.Module] = {}
         with _discovery(seen):
             value, grad = self._replay([]).value_and_grad_at_sum(x, u, scale)
-        self._replayed = self._replay(list(seen.values()))
+        self._modules = list(seen.values())
         return value, grad
+
+    @property
+    def _replayed(self) -> Replayed | None:
+        """All evaluations after the first one, which found the modules. Made when it is asked for: many need one."""
+        if self._again is None and self._modules is not None:
+            self._again = self._replay(self._modules)
+        return self._again
 
     def held(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self._replayed is None else self._replayed.held()

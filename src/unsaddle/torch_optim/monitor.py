@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -28,12 +27,12 @@ from unsaddle.torch_optim.neon import BATCH_SEEDS, Neon
 FIRST = 10
 """Training steps before the first search: second moments of an adaptive optimizer have settled a little by then."""
 
-SEARCHING = 0.3
+SEARCHING = 0.2
 """The share of the budget that searches may take; the rest is for measurements."""
 
-EACH = 1.25
+EACH = 1.65
 """An evaluation counts as so many gradients, so that the time stays within the budget, too: replaying and putting back
-take time, most for a network whose gradient takes 3 ms (`benchmarks.monitor`)."""
+take time, most for a network whose gradient takes 2 ms (`benchmarks.monitor`)."""
 
 CALM = 0.9
 """After a warning, λ_max has to fall below this share of the limit before the next one."""
@@ -53,17 +52,17 @@ class CurvatureMonitor:
     limit, it warns in words, before the step is taken.
 
     The limit is that of `monitor_limit`: 2(1+β)/η for heavy ball; for Adam and AdamW 2(1+β1)/(η(1−β1)), 38/η by
-    default, and λ_max is then that of the preconditioned Hessian. λ_max is a mean over the last batches, between which
-    training goes on; λ_min comes from a Krylov search on one batch, whose direction fresh batches then measure.
+    default, and λ_max is then that of the preconditioned Hessian. λ_max is a mean over the batches of some
+    consecutive steps; λ_min comes from a Krylov search on one batch, whose direction fresh batches then measure.
 
     Args:
         optimizer: a torch optimizer, or a trainer that has one or will have one when it trains (Lightning, Hugging
             Face).
         objective: the trained model, its loss and its data, as ModelObjective(model, loss, data). For loops without
             closures.
-        max_overhead: gradients of the monitor, as a share of those of training; its time stays below it, too. The first
-            search, some 27 gradients, is on credit.
-        every: training steps between rows.
+        max_overhead: the time of the monitor as a share of that of training, for gradients of 2 ms and more; its
+            gradients are fewer. The first search, some 27 gradients, is on credit.
+        every: λ_max is measured at steps that are multiples of this, as often as `max_overhead` pays for it.
         warn: whether to call `warnings.warn` when λ_max passes the limit. Rows have the warning either way.
         callback: called with each `CurvatureRow`.
         seed: of the random starts, and of the batches that are drawn.
@@ -72,7 +71,7 @@ class CurvatureMonitor:
             else all ranks if torch.distributed is in use.
 
     Attributes:
-        rows: a `CurvatureRow` for every `every` steps, and for each warning.
+        rows: a `CurvatureRow` for each measurement of λ_max, at its own step, and for each warning.
 
     Memory: two vectors of the size of the model, and two more while it measures; 21 during a search.
 
@@ -111,7 +110,6 @@ class CurvatureMonitor:
         self.every, self.warn, self.callback = checks.count(every, "every"), bool(warn), callback
         self._seed, self._samples = checks.seed(seed), None if samples is None else checks.count(samples, "samples")
         self._process_group, self._told, self._track = process_group, False, Track()
-        self._counted: Counted | None = None
         self._hooks: list[Any] = []
         self._awaiting: Any = None
         found = optimizer_of(optimizer)
@@ -184,12 +182,10 @@ class CurvatureMonitor:
         flat = self._parameters()
         self._ranks, self._watched = ranks.of_parameters(flat.tensors, group), [id(p) for p in flat.tensors]
 
-    @torch.no_grad()
     def _before(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Before a training step: warns if its size is too large for what is known, then measures if that is due."""
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
-        with ranks.together(self._ranks):
-            self._compare()
+        self._compare()
         self._track.steps += 1
         if closure is None:
             self._track.trained += 1
@@ -198,24 +194,32 @@ class CurvatureMonitor:
             elif self._due(known=False):
                 self._look(self._drawn(), None)
             return None
-        beside = Collector(partial(self._batch, closure), self._beside) if self._due(known=True) else None
-        self._counted = Counted(closure, None, beside)
-        return (args[0], self._counted, *args[2:]), {k: v for k, v in kwargs.items() if k != "closure"}
+        watched = self._watching(closure) if self._due(known=True) else self._counting(closure)
+        return (args[0], watched, *args[2:]), {k: v for k, v in kwargs.items() if k != "closure"} if kwargs else kwargs
 
-    @torch.no_grad()
+    def _counting(self, closure: Closure) -> Closure:
+        """The closure, whose calls are counted. Every training step has one: it takes a microsecond."""
+
+        def counted() -> Any:
+            self._track.trained += 1
+            return closure()
+
+        return counted
+
+    def _watching(self, closure: Closure) -> Closure:
+        """The closure, beside whose first call a batch is looked at."""
+        return Counted(self._counting(closure), None, Collector(partial(self._batch, closure), self._beside))
+
     def _after(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._awaiting is not None:
             self._awaiting.remove()
             self._awaiting = None
-        if self._counted is not None:
-            self._track.trained += self._counted.calls
-            self._counted = None
-        if self._track.steps % self.every == 0 and math.isfinite(self._track.sharpness[0]):
+        if self._track.fresh:
             self._tell("")
 
     def _due(self, *, known: bool) -> bool:
         """Whether this batch is for the monitor. Counts decide, which are the same on all ranks."""
-        return self._search_due() or self._measurement_due(known=known)
+        return self._track.size > 0 or self._search_due() or self._burst_due(known=known)
 
     def _search_due(self) -> bool:
         track = self._track
@@ -224,11 +228,15 @@ class CurvatureMonitor:
         allowed = SEARCHING * self.max_overhead * track.trained
         return EACH * (track.searching + track.next_search) <= allowed
 
-    def _measurement_due(self, *, known: bool) -> bool:
+    def _burst_due(self, *, known: bool) -> bool:
+        """Whether to begin a burst, which ends at a multiple of `every`. It is paid for at its end."""
         track = self._track
-        cost = monitor_track.cost_of_measurement(track, known=known)
-        allowed = (1.0 - SEARCHING) * self.max_overhead * track.trained
-        return track.highest is not None and EACH * (track.spent + cost) <= allowed
+        later = track.noise.size - 1
+        if track.highest is None or (track.steps + later) % self.every:
+            return False
+        cost = (later + 1) * monitor_track.cost_of_measurement(track, known=known)
+        allowed = (1.0 - SEARCHING) * self.max_overhead * (track.trained + later)
+        return EACH * (track.spent + cost) <= allowed
 
     def _batch(self, closure: Closure) -> ClosureObjective:
         return ClosureObjective(closure, self._parameters(), self._sign())
@@ -249,18 +257,20 @@ class CurvatureMonitor:
         at_x = batch.parameters.gradient()
         self._look(batch, at_x if self._sign() > 0.0 else at_x.neg_())
 
+    @torch.no_grad()
     def _look(self, batch: Batch, at_x: Tensor | None) -> None:
         track = self._track
         if [id(p) for p in batch.parameters.tensors] != self._watched:  # requires_grad has changed.
             self._find_ranks()
             track.forget()
-        track.measured_at = track.steps
         with ranks.together(self._ranks):
             sizes = monitor_limit.sizes(self._base, batch.parameters)
-            if self._search_due() or track.highest is None:
+            if track.highest is None or (track.size == 0 and self._search_due()):
                 monitor_track.search(track, batch, sizes, self._seed)
-            else:
-                monitor_track.measure(track, batch, at_x, sizes)
+                return
+            if track.size == 0:
+                monitor_track.begin(track)
+            monitor_track.measure(track, batch, at_x, sizes)
 
     def _compare(self) -> None:
         """Warns when λ_max passes the limit, which moves with the learning rate."""
@@ -278,7 +288,7 @@ class CurvatureMonitor:
             )
             self._tell(text)
             if self.warn:
-                warnings.warn(f"step {track.steps}: {text}", RuntimeWarning, stacklevel=5)
+                warnings.warn(f"step {track.steps}: {text}", RuntimeWarning, stacklevel=4)
 
     def _tell(self, warning: str) -> None:
         track, limit = self._track, monitor_limit.limit(self._base)
@@ -288,6 +298,7 @@ class CurvatureMonitor:
             sharpness=sharpness,
             sharpness_error=error,
             measured_at=track.measured_at,
+            batches=track.batches,
             limit=limit.curvature,
             learning_rate=limit.learning_rate,
             lowest=lowest,
@@ -295,6 +306,7 @@ class CurvatureMonitor:
             gradients=self._spent,
             warning=warning,
         )
+        track.fresh = False
         track.rows.append(row.row())
         if self.callback is not None:
             self.callback(row)
@@ -302,7 +314,7 @@ class CurvatureMonitor:
     def _say_once(self) -> None:
         if not self._told and self._track.steps > 2 * self.every:
             self._told = True
-            warnings.warn(CANNOT_LOOK, RuntimeWarning, stacklevel=5)
+            warnings.warn(CANNOT_LOOK, RuntimeWarning, stacklevel=4)
 
 
 def optimizer_of(target: Any) -> Optimizer | None:

@@ -27,7 +27,9 @@ class CurvatureRow:
     sharpness_error: float = math.nan
     """One-sided, at confidence 95 %, over the batches that were averaged; nan if it is from one batch."""
     measured_at: int | None = None
-    """The training step at which λ_max was last measured. It may be long ago: `max_overhead` pays for few."""
+    """The training step at which λ_max was measured. Before it, for a warning because the learning rate has grown."""
+    batches: int = 1
+    """λ_max is the mean over the batches of so many consecutive steps, which end with that one."""
     limit: float = math.nan
     """λ_max above which the optimizer's step diverges on a quadratic: 2/η for SGD; nan where it is not known."""
     learning_rate: float = math.nan

@@ -1,24 +1,22 @@
-"""The work of `CurvatureMonitor` on one batch: a search for both ends of the spectrum, or one measurement.
+"""The work of `CurvatureMonitor` on one batch: a search for both ends of the spectrum, or one measurement of a burst.
 
     h = S(∇f_B(x + rSu) − ∇f_B(x))/r        one gradient more than the training step takes
     q = uᵀh                                 unbiased: u was made by earlier batches
-    u ← u + h/q̄, normalised                 the loop of `online` with + for −, q̄ the mean of the last q
+    u ← cu + h/q̄, normalised                a power iteration, shifted by c
 
-So u follows the eigenvector of λ_max while training goes on, and the mean of the last q is λ_max. Noise of single
-batches holds u off the eigenvector: steps as long as those of a power iteration would follow it, and Ritz vectors of
-several batches even more.
+So u follows the eigenvector of λ_max while training goes on, and the mean of the q of a burst, that is of some
+consecutive steps, is λ_max there (`monitor_burst`). c is zero, but for two things: noise of single batches that would
+hold u off the eigenvector, and negative curvature that a power iteration would follow.
 
-λ_min is too small beside λ_max for such a loop. A Krylov search on one batch finds it now and then, and the batches
-after it measure its direction.
+λ_min is too small beside λ_max for such a loop. A Krylov search on one batch finds it now and then, and a burst after
+it measures its direction.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import statistics
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -27,10 +25,12 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.krylov.process import KrylovProcess
+from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.torch_optim import online, policy
 from unsaddle.torch_optim.batch import DrawnBatch
 from unsaddle.torch_optim.closure import ClosureObjective
+from unsaddle.torch_optim.monitor_burst import FEWEST, TURNS, Noise, highest
 
 SEARCH_STEPS = 20
 """Products of a search: the ends of a network's spectrum are then known to some per cent, as far as one batch tells."""
@@ -39,19 +39,16 @@ SEARCH_GRADIENTS = SEARCH_STEPS + 7
 """What a search takes, with the survey of the gradients around x that finds the radius; more where gradients are noisy,
 so that products are taken from both sides."""
 
-KEPT = 64
-"""Measurements that are remembered."""
-
-FEWEST, APART = 2, 2.0
-"""λ_max is the mean of the last two measurements or more: of twice as many each time the older half differs from the
-newer one by no more than so many standard errors."""
+ROUGHLY = 10.0
+"""Products of a search may round by so many times more than those of `eigenpairs`: one batch tells less."""
 
 LOST = 0.5
 """A direction that has less than this share of the highest curvature of the batch of a search is replaced: it has lost
 the eigenvector. More is what single batches differ by."""
 
-LOWEST_MEASUREMENTS = 8
-"""Fresh batches that measure the direction of the lowest curvature after a search, in turn with the highest."""
+STEADY = 0.3
+"""The noise of single batches, as a share of λ_max, from which on c grows with its square. About 0.65 of the noise
+turns u (`benchmarks.monitor`), and the curvature along u is then too low by (0.65·noise)²/(2(1 + c)): by 2 %."""
 
 Batch = ClosureObjective | DrawnBatch
 
@@ -72,28 +69,38 @@ class Track:
     measured: int = 0
     """Measurements so far. Every other one is on the other side of x, so that third derivatives cancel in the mean."""
     measured_at: int | None = None
-    """The step of the last measurement or search."""
-    radius: float = math.nan
-    """The length of rSu."""
-    central: bool = False
-    """Whether products are taken from both sides, two gradients each."""
+    """The step at which λ_max was measured."""
+    batches: int = 1
+    """How many batches it is the mean of."""
+    fresh: bool = False
+    """Whether λ_max was measured after the last row."""
+    high_probe: tuple[float, bool] = (math.nan, False)
+    """For the highest direction: the length of rSu, and whether products are from both sides, two gradients each."""
+    low_probe: tuple[float, bool] = (math.nan, False)
+    """The same for the lowest direction, whose curvature is small, so that rounding asks for more distance."""
     highest: Tensor | None = None
     """u: a unit vector over all parameters that require gradients."""
     lowest: Tensor | None = None
     """The lowest direction of the last search."""
-    curvatures: list[float] = field(default_factory=list)
-    """Along `highest`, the last ones."""
-    lows: list[float] = field(default_factory=list)
-    """Along `lowest`, on fresh batches."""
-    ends: tuple[float, float] = (math.nan, math.nan)
-    """Lowest and highest curvature of the batch of the last search."""
+    burst: list[float] = field(default_factory=list)
+    """Curvatures of the burst that is under way."""
+    size: int = 0
+    """How many there will be; 0 if no burst is under way."""
+    low: bool = False
+    """Whether the burst measures the lowest direction."""
+    noise: Noise = field(default_factory=Noise)
+    sharpness: tuple[float, float] = (math.nan, math.nan)
+    """λ_max and its error."""
+    lowest_seen: tuple[float, float] = (math.nan, math.nan)
+    """The curvature along the lowest direction, and its error."""
     above: bool = False
     """Whether λ_max was above the limit."""
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """A copy for a checkpoint."""
-        return {f.name: copy.deepcopy(getattr(self, f.name)) for f in fields(self)}
+        saved = {f.name: copy.deepcopy(getattr(self, f.name)) for f in fields(self)}
+        return saved | {"noise": tuple(self.noise)}  # torch.load(weights_only=True) knows no classes of ours.
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Track:
@@ -104,45 +111,19 @@ class Track:
                 f"expected what CurvatureMonitor.state_dict() made, got a state that differs in {got}; start afresh "
                 "without loading it"
             )
-        return cls(**copy.deepcopy(saved) | {"ends": tuple(saved["ends"])})
+        pairs = {name: tuple(saved[name]) for name in ("sharpness", "lowest_seen", "high_probe", "low_probe")}
+        return cls(**copy.deepcopy(saved) | pairs | {"noise": Noise(*saved["noise"])})
 
     def forget(self) -> None:
         """Drops both directions: the parameters are others."""
         self.highest = self.lowest = None
-        self.curvatures, self.lows, self.ends = [], [], (math.nan, math.nan)
+        self.burst, self.size = [], 0
+        self.sharpness = self.lowest_seen = (math.nan, math.nan)
 
     @property
     def next_search(self) -> int:
         """Gradients that a search takes: as many as those before it did, in the mean."""
         return max(SEARCH_GRADIENTS, math.ceil(self.searching / max(1, self.searches)))
-
-    @property
-    def sharpness(self) -> tuple[float, float]:
-        """λ_max and its error."""
-        return recent(tuple(self.curvatures)) if self.curvatures else (self.ends[1], math.nan)
-
-    @property
-    def lowest_seen(self) -> tuple[float, float]:
-        """The curvature along the lowest direction, and its error."""
-        return policy.interval(self.lows) if self.lows else (self.ends[0], math.nan)
-
-
-@lru_cache(maxsize=4)
-def recent(numbers: tuple[float, ...]) -> tuple[float, float]:
-    """The mean of the last numbers, and its error: of as many as do not show a drift. Cached: each step asks.
-
-    >>> steady, drifting = (1.0, 1.1, 0.9, 1.0), (5.0, 5.1, 4.9, 5.0)
-    >>> round(recent(steady + steady)[0], 6), round(recent(steady + drifting)[0], 6)
-    (1.0, 5.0)
-    """
-    n = FEWEST
-    while 2 * n <= len(numbers):
-        newer, older = numbers[-n:], numbers[-2 * n : -n]
-        error = math.sqrt((statistics.variance(newer) + statistics.variance(older)) / n)
-        if not abs(statistics.fmean(newer) - statistics.fmean(older)) <= APART * error:
-            break
-        n *= 2
-    return policy.interval(numbers[-n:])
 
 
 def search(track: Track, batch: Batch, sizes: Tensor | None, seed: int) -> None:
@@ -155,44 +136,53 @@ def search(track: Track, batch: Batch, sizes: Tensor | None, seed: int) -> None:
         hessian = hessian_at(batch, batch.point, None, generator, Ledger(), SEARCH_GRADIENTS)
         if not hessian.is_finite:
             return
-        found = _grown(hessian, sizes, generator)
+        with hessian.held():
+            found, largest = _grown(hessian, sizes, generator)
     finally:
         track.searching += batch.evaluations - before
         batch.parameters.forget()
     if found is None:
         return
-    largest = found.largest if sizes is None else 0.0
-    track.radius = hessian.radius(largest)
-    track.central = hessian.is_central(track.radius)
-    values = found.projection.values
-    track.ends, track.lows = (float(values[0]), float(values[-1])), []
-    track.lowest = found.vector(0)
-    if track.highest is None or track.sharpness[0] < LOST * track.ends[1]:
-        track.highest, track.curvatures = found.vector(-1), []
+    # Curvature is known to a share of this: all of it for the highest direction, a hundredth for the lowest.
+    for name, size in (("high_probe", largest / RELATIVE_GAMMA), ("low_probe", largest)):
+        radius = hessian.radius(size)
+        setattr(track, name, (radius, hessian.is_central(radius)))
+    low, high = float(found.projection.values[0]), float(found.projection.values[-1])
+    track.lowest, track.lowest_seen = found.vector(0), (low, math.nan)
+    if track.highest is None or not track.sharpness[0] >= LOST * high:
+        track.highest, track.sharpness = found.vector(-1), (high, math.nan)
+        track.measured_at, track.batches, track.fresh = track.steps, 1, True
 
 
-def _grown(hessian: Hessian, sizes: Tensor | None, generator: torch.Generator) -> KrylovProcess | None:
-    """The process after its steps; None if a gradient was not finite."""
+def _grown(hessian: Hessian, sizes: Tensor | None, generator: torch.Generator) -> tuple[KrylovProcess | None, float]:
+    """The process after its steps, None if a gradient was not finite; and the largest ‖∇²f_B(x)v‖ of a unit v."""
+    largest = 0.0
 
     def multiply(q: Tensor, out: Tensor) -> None:
-        if sizes is None:
-            return hessian.multiply(q, out, 0.0)
-        moved = q * sizes
-        length = vectors.norm(moved)
-        hessian.multiply(moved.div_(length), out, 0.0)
-        out.mul_(sizes).mul_(length)
-        return None
+        nonlocal largest
+        moved = q if sizes is None else q * sizes
+        length = 1.0 if sizes is None else vectors.norm(moved)
+        hessian.multiply(moved if sizes is None else moved.div_(length), out, ROUGHLY * largest)
+        largest = max(largest, vectors.norm(out))
+        if sizes is not None:
+            out.mul_(sizes).mul_(length)
 
     process = KrylovProcess(multiply, vectors.random_direction(hessian.x, generator), SEARCH_STEPS)
     while not (process.full or process.exhausted):
         if not process.expand(solve=process.projection.size + 1 == SEARCH_STEPS):
-            return None
+            return None, largest
     process.solve()
-    return process
+    return process, largest
+
+
+def begin(track: Track) -> None:
+    """Begins a burst: of the highest direction, and of the lowest one after the first since a search."""
+    track.low = track.lowest is not None and math.isnan(track.lowest_seen[1]) and math.isfinite(track.sharpness[1])
+    track.burst, track.size = [], TURNS + FEWEST if track.low else track.noise.size
 
 
 def measure(track: Track, batch: Batch, at_x: Tensor | None, sizes: Tensor | None) -> None:
-    """One measurement on a fresh batch: of the highest direction, which it turns, or of the lowest.
+    """One measurement of a burst on a fresh batch: of the highest direction, which it turns, or of the lowest.
 
     Args:
         track: what is known; it changes.
@@ -201,8 +191,7 @@ def measure(track: Track, batch: Batch, at_x: Tensor | None, sizes: Tensor | Non
         sizes: S; None for ones.
     """
     track.measured += 1
-    low = track.lowest is not None and len(track.lows) < LOWEST_MEASUREMENTS and track.measured % 2 == 0
-    u = track.lowest if low else track.highest
+    u = track.lowest if track.low else track.highest
     assert u is not None
     before = batch.evaluations
     try:
@@ -210,23 +199,43 @@ def measure(track: Track, batch: Batch, at_x: Tensor | None, sizes: Tensor | Non
     finally:
         track.spent += batch.evaluations - before
         batch.parameters.forget()
-    if low:
-        track.lows.append(seen.curvature)
+    if not math.isfinite(seen.size):
+        track.burst, track.size = [], 0
         return
-    track.curvatures = [*track.curvatures, seen.curvature][-KEPT:]
-    around = track.sharpness[0]
-    if math.isfinite(seen.size) and around > 0.0:
-        track.highest = online.turn(u, seen.product.neg_(), smoothness=around, number=0)
+    track.burst.append(seen.curvature)
+    if not track.low:
+        track.highest = _turned(track, u, seen.product)
+    if len(track.burst) < track.size:
+        return
+    if track.low:
+        track.lowest_seen = policy.interval(track.burst)
+    else:
+        track.noise = track.noise.after(track.burst)
+        track.sharpness, track.batches = highest(track.burst, track.noise), track.size - TURNS
+        track.measured_at, track.fresh = track.steps, True
+    track.burst, track.size = [], 0
+
+
+def _turned(track: Track, u: Tensor, product: Tensor) -> Tensor:
+    """The next u."""
+    around, low = sum(track.burst) / len(track.burst), track.lowest_seen[0]
+    if not around > 0.0:
+        return u
+    shift = max(track.noise.variance / STEADY**2 - 1.0, -low / around if low < 0.0 else 0.0, 0.0)
+    moved = torch.add(product, u, alpha=shift * around)
+    norm = vectors.norm(moved)
+    return moved.div_(norm) if norm > 0.0 else u
 
 
 def _look(track: Track, batch: Batch, u: Tensor, at_x: Tensor | None, sizes: Tensor | None) -> online.Look:
     f, x = batch.sample(), batch.point
+    radius, central = track.low_probe if track.low else track.high_probe
     moved = u if sizes is None else u * sizes
-    r = track.radius / vectors.norm(moved)
+    r = radius / vectors.norm(moved)
     if track.measured % 4 < 2:
         r = -r
     beyond = f.grad_at_sum(x, moved, r).clone()
-    if track.central:
+    if central:
         at_x, r = f.grad_at_sum(x, moved, -r), 2.0 * r
     elif at_x is None:
         at_x = f.value_and_grad(x)[1]
@@ -237,4 +246,4 @@ def _look(track: Track, batch: Batch, u: Tensor, at_x: Tensor | None, sizes: Ten
 
 def cost_of_measurement(track: Track, *, known: bool) -> int:
     """Gradients that a measurement takes; `known`: whether that at x is there already."""
-    return 2 if track.central or not known else 1
+    return 2 if track.high_probe[1] or not known else 1
