@@ -13,7 +13,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # As where a shell starte
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    """Else a worker's earlier tests decide what a test draws: one failed for 2 seeds of 25, and nobody could repeat it."""
+    """Else a worker's earlier tests decide what a test draws: one failed for 2 seeds of 25, and no run repeated it."""
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
