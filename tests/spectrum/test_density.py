@@ -124,3 +124,10 @@ def test_what_is_not_finite_is_said() -> None:
     found = spectral_density(Function(lambda x: x.sum() * torch.nan), torch.ones(3))
     assert found.status is Status.NOT_FINITE
     assert "NaN" in str(found)
+
+
+@pytest.mark.parametrize("width", [1e-310, 1e-5, 1.5, 1e300])
+def test_a_width_that_no_grid_can_have_is_refused(width: float) -> None:
+    F = Function(lambda x: (x * x).sum() / 2.0)
+    with pytest.raises(ValueError, match="width must be between 0.0001 and 1, got"):
+        spectral_density(F, torch.zeros(2, dtype=torch.float64), width=width)

@@ -22,6 +22,8 @@ from unsaddle.spectrum.result import Density, Status
 from unsaddle.spectrum.space import Space
 from unsaddle.vectors import Array
 
+SMALLEST_WIDTH = 1e-4
+"""The grid has four points a width: 40 000 of them."""
 WIDTH, STEPS_A_WIDTH = 0.02, 1.0
 """The smoothing as a share of the range of the spectrum, and the steps that resolve it, over 1/width. On [−1, 1] the
 Chebyshev coefficients of a Gaussian of width w fall as exp(−k²w²/2), and m steps are exact to degree 2m − 1: with
@@ -122,6 +124,8 @@ def density_of(
     generator: torch.Generator,
 ) -> Density:
     """The density in a space. Where two radii disagree because of kinks, once more, by products between them."""
+    if not SMALLEST_WIDTH <= width <= 1.0:
+        raise ValueError(f"width must be between {SMALLEST_WIDTH:g} and 1, got {width:g}; it is a share of the range")
     check = _Check(hessian)
     found = _checked_density(check, space, width, probes, steps, generator)
     if found.status is not Status.INACCURATE:
