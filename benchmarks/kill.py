@@ -38,6 +38,8 @@ from unsaddle.experiments import compare, harness, reproduce, rows
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 LIMIT = 600.0
 """Seconds after which a run that was hit, or the others of its ranks, count as hung."""
+PATIENCE = 30.0
+"""Seconds that ranks wait for each other. One that is hit before all have met keeps the others waiting for as long."""
 HITS = 3
 """Of a run, at most; then it may end."""
 STEPS = 60
@@ -68,7 +70,7 @@ def ranks(count: int) -> Work:
     def work(folder: Path, rank: int) -> None:
         attempt = (folder / "attempt").read_text()
         store = dist.FileStore(str(folder / f"store {attempt}"), count)
-        wait = timedelta(seconds=LIMIT / 2)
+        wait = timedelta(seconds=PATIENCE)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=wait)
         _train(folder, rank, count)
         dist.barrier()
@@ -235,6 +237,7 @@ def main() -> int:
             report.row(settings={"kind": kind, "trial": trials}, status=complaint or "the same", hits=dict(seen))
         bad += wrong
         lines.append([kind, f"{seconds:.1f}", str(trials), *(str(hits[s.name]) for s in SIGNALS), str(wrong)])
+        print("  " + "  ".join(lines[-1]), flush=True)
     heads = ["", "seconds", "runs", *(s.name for s in SIGNALS), "other ends"]
     table(f"runs that were hit and started again, seed {args.seed}", heads, lines)
     report.want("runs that hung or did not end as an undisturbed one", bad, 0)
