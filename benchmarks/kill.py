@@ -25,9 +25,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+# Some of these are imported here so that no fork has to: runs would consist of little else.
+import sklearn.datasets
 import torch
+import torch._dynamo
 import torch.distributed as dist
-import torch.distributed.fsdp  # Imported here, so that no fork has to.
+import torch.distributed.fsdp
+import torch.onnx
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 

@@ -360,6 +360,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=math.inf, help="at most")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--only", nargs="+", default=[""], help="files and folders of src/unsaddle")
+    parser.add_argument("--tests", nargs="+", default=[], help="paths; all by default")
     args = parser.parse_args()
     report = Report.begin("mutants", args)
     torch.set_num_threads(1)
@@ -367,7 +368,7 @@ def main() -> int:
     choices = [(file, i) for file in files(args.only) for i in range(len(places(ast.parse(file.read_text()))))]
     mutants = [mutant(file, i, r) for file, i in r.sample(choices, min(args.count, len(choices)))]
     reasons: dict[str, str] = json.loads(EQUIVALENT.read_text())
-    seen = watched(mutants, args.jobs)
+    seen = watched(mutants, args.jobs, args.tests)
     print(f"  {len(seen)} tests took {sum(s for s, _ in seen.values()):.0f} s", flush=True)
     for m, tests, alive in tried(mutants, seen, args.jobs, until):
         end = "equivalent" if alive and str(m) in reasons else "survived" if alive else "killed"
