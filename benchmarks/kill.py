@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 # Some of these are imported here so that no fork has to: runs would consist of little else.
-import sklearn.datasets
 import torch
 import torch._dynamo
 import torch.distributed as dist
