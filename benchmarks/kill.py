@@ -191,10 +191,10 @@ def trial(kind: str, r: random.Random, seconds: float, expected: str) -> tuple[C
         folder = Path(name)
         for _ in range(HITS):
             running = start(kind, folder)
-            time.sleep(r.uniform(0.0, 1.1 * seconds))
-            how = r.choice(SIGNALS)
-            victim = r.choice(running)
-            if os.waitpid(victim, os.WNOHANG)[0]:  # It had ended before.
+            moment, how, victim = time.monotonic() + r.uniform(0.0, 1.1 * seconds), r.choice(SIGNALS), r.choice(running)
+            while not (gone := os.waitpid(victim, os.WNOHANG)[0]) and time.monotonic() < moment:
+                time.sleep(0.001)
+            if gone:
                 if finish([p for p in running if p != victim]) is None:
                     return hits, "hung"
                 break
@@ -233,6 +233,8 @@ def main() -> int:
         seconds, expected = undisturbed(kind)
         until = time.monotonic() + 60.0 * args.minutes
         while hits.total() < args.hits and time.monotonic() < until:
+            if trials % 10 == 9:  # The machine may be busier or quieter than before.
+                seconds = undisturbed(kind)[0]
             seen, complaint = trial(kind, r, seconds, expected)
             hits, trials, wrong = hits + seen, trials + 1, wrong + bool(complaint)
             if complaint:
