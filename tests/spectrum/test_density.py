@@ -129,5 +129,5 @@ def test_what_is_not_finite_is_said() -> None:
 @pytest.mark.parametrize("width", [1e-310, 1e-5, 1.5, 1e300])
 def test_a_width_that_no_grid_can_have_is_refused(width: float) -> None:
     F = Function(lambda x: (x * x).sum() / 2.0)
-    with pytest.raises(ValueError, match="width must be between 0.0001 and 1, got"):
+    with pytest.raises(ValueError, match=r"width must be between 0\.0001 and 1, got"):
         spectral_density(F, torch.zeros(2, dtype=torch.float64), width=width)
