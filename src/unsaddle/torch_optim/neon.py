@@ -226,7 +226,7 @@ class Neon(Checkpointed):
             samples: |S| for an objective; None for everything.
         """
         if isinstance(target, Objective) and not isinstance(target, ClosureObjective):
-            with ranks.named(target.ranks, "Neon.probe"):
+            with ranks.named(self._ranks, "Neon.probe"):
                 return self._report(decide(target, self.base, self._prober.state, self.rules, samples, self._sign()))
         if not callable(target) or isinstance(target, (type, torch.nn.Module)):
             raise TypeError(
