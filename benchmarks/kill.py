@@ -87,7 +87,9 @@ def _train(folder: Path, rank: int, count: int) -> None:
     for p in model.parameters():
         nn.init.zeros_(p)
     if count > 1:
-        model = DistributedDataParallel(model)
+        # Else DDP orders its buckets anew after the first step of every run, and sums four ranks in another order then:
+        # a resumed run is off by a rounding, with any optimizer.
+        model = DistributedDataParallel(model, find_unused_parameters=True)
     neon = Neon(torch.optim.Adam(model.parameters(), lr=0.02), every=10)
     saved, begun = folder / "saved.pt", 0
     if saved.exists():
