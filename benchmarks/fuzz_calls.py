@@ -39,6 +39,8 @@ from unsaddle import ranks
 
 LIMIT = 60
 """Seconds of the processor that a call may take, and ten times that by the clock. Ordinary ones take milliseconds."""
+WARM = 8
+"""Calls before those that count. Trainers choose among four kinds, each with packages of its own."""
 TIMERS = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
 
 TARGETS: dict[str, Callable[[random.Random], Any]] = {
@@ -126,10 +128,11 @@ def outcome(seed: int, names: Sequence[str] = ()) -> tuple[str, str, str]:
 
 @functools.cache
 def _warm_up(name: str) -> None:
-    """Calls a target once, so that it imports what it needs: some packages draw random numbers then."""
-    with contextlib.suppress(BaseException), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        TARGETS[name](random.Random(0))
+    """Calls a target a few times, so that it imports all it needs: some packages draw random numbers then."""
+    for seed in range(WARM):
+        with contextlib.suppress(BaseException), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            TARGETS[name](random.Random(seed))
     torch.set_grad_enabled(True)
 
 

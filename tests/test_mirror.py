@@ -39,6 +39,7 @@ SUITES = {
     "test_kill.py": "runs that are hit by signals and started again, as a benchmark makes more of them",
     "test_load.py": "many verdicts at once, as a benchmark makes more of them",
     "test_mirror.py": "where tests stand",
+    "test_mutants.py": "that a benchmark's changes of the source reach the tests",
     "test_mistakes.py": "mistakes that users make, at the public functions",
     "test_promotion.py": "every promoted method from every saddle of the zoo",
     "test_site.py": "the site in a browser",

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from unsaddle import checks
 from unsaddle.cost import Cost, Ledger
-from unsaddle.ranks import Ranks, check_alike, check_seed, current, together
+from unsaddle.ranks import Ranks, check_alike, check_seed, current, named, together
 
 
 class Oracle(ABC):
@@ -411,17 +411,10 @@ def with_its_ranks(function: F) -> F:
         ranks = objective.ranks
         if ranks is None or ranks is current():
             return function(objective, *args, **kwargs)
-        try:
+        with named(ranks, function.__name__):
             check_alike(ranks, args[0] if args else kwargs.get("x", kwargs.get("x0")))
             check_seed(ranks, kwargs.get("seed", 0))
             with together(ranks):
                 return function(objective, *args, **kwargs)
-        except RuntimeError as error:
-            error.add_note(
-                f"This was in {function.__name__} on rank {ranks.rank} of {ranks.size}. If the "
-                "message is of torch.distributed, another rank has ended, or has called something else: look at its "
-                "own error."
-            )
-            raise
 
     return cast(F, run)

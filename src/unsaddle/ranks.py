@@ -95,6 +95,20 @@ def together(ranks: Ranks | None) -> Iterator[None]:
 
 
 @contextmanager
+def named(ranks: Ranks | None, call: str) -> Iterator[None]:
+    """A RuntimeError of the block is told with the call and the rank that it was in: torch.distributed says neither."""
+    try:
+        yield
+    except RuntimeError as error:
+        if ranks is not None and ranks.size > 1:
+            error.add_note(
+                f"This was in {call} on rank {ranks.rank} of {ranks.size}. If the message is of torch.distributed, "
+                "another rank has ended, or has called something else: look at its own error."
+            )
+        raise
+
+
+@contextmanager
 def raised_on_all(ranks: Ranks | None, what: str) -> Iterator[None]:
     """If the block raises on one rank, all ranks raise, so that none waits for it forever."""
     error: Exception | None = None

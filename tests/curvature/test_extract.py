@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor
 import unsaddle
 from unsaddle import FiniteSum, Function, Stream, numpy_function
 from unsaddle.cost import Cost, Ledger
-from unsaddle.curvature import Curvature, Status, negative_curvature
+from unsaddle.curvature import Curvature, Status, auto, negative_curvature
 from unsaddle.curvature.registry import EXTRACTORS, GRADIENT_ONLY
 from unsaddle.objective import SampledFunction
 from unsaddle.problems import prescribed_spectrum, spectra, zoo
@@ -636,3 +637,11 @@ def test_a_stream_needs_no_number_of_samples() -> None:
     assert result.found
     assert result.measurements[-1].fresh
     assert result.measurements[-1].deviation == pytest.approx(0.0, abs=1e-2)
+
+
+def test_free_memory_is_that_of_the_machine_and_unknown_elsewhere() -> None:
+    """As /proc has it, within what others take and free in between."""
+    told = dict(line.split(":") for line in Path("/proc/meminfo").read_text().strip().split("\n"))
+    free = int(told["MemFree"].split()[0]) << 10
+    assert auto.free_memory(torch.device("cpu")) == pytest.approx(free, rel=0.5)
+    assert auto.free_memory(torch.device("meta")) is None

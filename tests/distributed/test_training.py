@@ -80,6 +80,7 @@ def test_a_killed_rank_ends_the_others_and_another_start_ends_as_an_undisturbed_
     plan = {"fsdp": "train_and_die"}
     codes = ended(2, tmp_path, *worker(plan, tmp_path))
     assert codes == [1, -signal.SIGKILL]  # The first ends by itself, with an error.
+    assert "This was in Neon.step on rank 0 of 2. If the message is" in (tmp_path / "rank 0.log").read_text()
     _compare(alone["train"], on_ranks(2, plan, tmp_path), tmp_path)
 
 

@@ -30,6 +30,14 @@ def test_a_symmetric_difference_is_exact_on_cubics_at_any_radius() -> None:
     assert f.cost == Cost(gradients=6, samples=6)
 
 
+@pytest.mark.parametrize("radius", [1e-170, 1e170])
+def test_a_radius_whose_square_is_no_number_is_no_error(radius: float) -> None:
+    """x may be as long as that."""
+    f = Function(lambda x: (x * x).sum() / 2.0).sample()
+    seen = opposite_probes(f, torch.zeros(2, dtype=DOUBLE), V, radius, torch.zeros(2, dtype=DOUBLE))
+    assert seen.curvature == pytest.approx(1.0)
+
+
 def test_the_first_gradient_survives_the_second_in_the_same_memory() -> None:
     buffer = torch.empty(2, dtype=DOUBLE)
     f = Function(lambda x: (0.0, torch.matmul(HESSIAN, x - X, out=buffer)), gradient=True).sample()

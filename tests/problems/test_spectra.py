@@ -52,7 +52,8 @@ def test_wrong_arguments_are_refused() -> None:
         near_ties(10, lowest=-0.1, largest=1.0, gap=1.0)
     with pytest.raises(ValueError, match="side must be one of below, above; got 'left'"):
         around_threshold(3, gamma=1.0, side="left", largest=1.0)
-    with pytest.raises(ValueError, match=r"lowest must be < 0, got 0.5; use positive_semidefinite"):
-        rank_one_negative(3, lowest=0.5, largest=1.0)
+    for lowest in (0.0, 0.5):
+        with pytest.raises(ValueError, match=f"lowest must be < 0, got {lowest}; use positive_semidefinite"):
+            rank_one_negative(3, lowest=lowest, largest=1.0)
     with pytest.raises(ValueError, match="dimension must be at least 4, got 3"):
         positive_semidefinite(3, largest=1.0, zeros=3)

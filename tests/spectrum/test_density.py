@@ -134,3 +134,10 @@ def test_a_probe_with_nodes_beyond_all_others_is_told_apart() -> None:
     assert _is_outside(Quadrature(np.array([0.0, 1.0, 15.2]), even), seen, 0.02)
     assert _is_outside(Quadrature(np.array([-1.0, 1.0, 8.0]), even), seen, 0.02)
     assert not _is_outside(Quadrature(np.array([0.0, 1.0, 8.6]), even), seen, 0.02)
+
+
+@pytest.mark.parametrize("width", [1e-310, 1e-5, 1.5, 1e300])
+def test_a_width_that_no_grid_can_have_is_refused(width: float) -> None:
+    F = Function(lambda x: (x * x).sum() / 2.0)
+    with pytest.raises(ValueError, match=r"width must be between 0\.0001 and 1, got"):
+        spectral_density(F, torch.zeros(2, dtype=torch.float64), width=width)

@@ -90,6 +90,10 @@ def test_loading_puts_the_direction_where_the_parameters_are():
         ({"losses": None}, ValueError),
         ({"direction": "north"}, ValueError),
         ({"radius": None}, ValueError),
+        ({"losses": ["a"]}, ValueError),
+        ({"events": [5]}, ValueError),
+        ({"phase": COLLECT, "direction": None}, ValueError),
+        ({"direction": torch.ones(7)}, ValueError),
     ],
     ids=str,
 )
@@ -102,6 +106,15 @@ def test_a_state_that_neon_did_not_write_is_refused_before_anything_changes(entr
     with pytest.raises(error, match="Neon's entry of a state_dict must be what state_dict"):
         neon.load_state_dict(saved | {"neon": entry})
     assert neon.param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.parametrize(
+    "saved", [None, 5, {}, {"param_groups": 5}, {"param_groups": [5]}, {"param_groups": [{"neon": "{"}], "state": {}}]
+)
+def test_what_is_no_state_dict_is_refused_in_our_words(saved):
+    neon = Neon(torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1))
+    with pytest.raises((TypeError, ValueError), match=r"must be what (Neon.)?state_dict\(\) made"):
+        neon.load_state_dict(saved)
 
 
 @pytest.mark.slow

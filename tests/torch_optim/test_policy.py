@@ -82,6 +82,12 @@ def test_an_escape_that_lowers_the_loss_by_more_than_training_would_puts_the_nex
     assert not policy.affordable(state, rules())
 
 
+@pytest.mark.parametrize(("values", "fall"), [([2.0, 1.5], 0.5), ([1.5, 2.0], 0.0)])
+def test_without_losses_the_objectives_own_sample_says_how_fast_training_is(values, fall):
+    """Its value is taken once a window."""
+    assert plateau.speed(State(values=values), rules()) == pytest.approx(fall / rules().window)
+
+
 def test_after_a_first_trial_that_failed_there_is_a_second_probe_as_soon_and_on_credit():
     state, failed = after(FLAT), {"verdict": "trial failed", "gradients": 80}
     for soon in (True, False):

@@ -71,7 +71,7 @@ def by_values(
         if value < (here - rounding if best is None else best.value):
             best, lost = Point(sign * length, value), 0
         elif best is not None:
-            promised = curvature * best.length**2 / 2.0
+            promised = curvature * best.length * best.length / 2.0
             lost = patience if MUCH * promised < here - best.value < 2.0 * promised else lost + 1
         elif quarterings > 0:
             if tried == quarterings:

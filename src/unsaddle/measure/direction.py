@@ -101,7 +101,7 @@ def opposite_probes(f: SampledFunction, x: Tensor, v: Tensor, radius: float, gra
         difference = f.add_grad_at_sum(above, x, v, -radius, subtract=True)  # Needs no second vector.
     else:
         below = f.grad_at_sum(x, v, -radius)
-        change = vectors.norm(torch.add(above, below).sub_(grad0, alpha=2.0)) / radius**2
+        change = vectors.norm(torch.add(above, below).sub_(grad0, alpha=2.0)) / radius / radius  # radius² may overflow.
         difference = above.sub_(below)
     (rise,) = vectors.dots((v, difference))
     return Probes(rise / (2.0 * radius), change, low)

@@ -23,6 +23,8 @@ from unsaddle.spectrum.second_look import looked_again
 from unsaddle.spectrum.space import Space
 from unsaddle.vectors import Array
 
+SMALLEST_WIDTH = 1e-4
+"""The grid has four points a width: 40 000 of them."""
 WIDTH, STEPS_A_WIDTH = 0.02, 1.0
 """The smoothing as a share of the range of the spectrum, and the steps that resolve it, over 1/width. On [−1, 1] the
 Chebyshev coefficients of a Gaussian of width w fall as exp(−k²w²/2), and m steps are exact to degree 2m − 1: with
@@ -123,6 +125,8 @@ def density_of(
     generator: torch.Generator,
 ) -> Density:
     """The density, of a block if there is a mask. Where two radii disagree because of kinks, once more between them."""
+    if not SMALLEST_WIDTH <= width <= 1.0:
+        raise ValueError(f"width must be between {SMALLEST_WIDTH:g} and 1, got {width:g}; it is a share of the range")
     checked: list[_Check] = []
 
     def search(hessian: Hessian) -> Density:

@@ -69,19 +69,25 @@ class Checkpointed(AroundBase):
 
         Where only groups and states were kept, a candidate that waited for fresh batches is looked for again.
         """
+        if not isinstance(state_dict, dict):
+            raise TypeError(f"a state must be what state_dict() made, got {type(state_dict).__name__}")
         state_dict = dict(state_dict)
         for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = pre_hook(self, state_dict) or state_dict
-        groups = [dict(group) for group in state_dict["param_groups"]]
+        given = state_dict.get("param_groups")
+        if not isinstance(given, list) or not all(isinstance(group, dict) for group in given):
+            raise ValueError(f"a state must be what state_dict() made, got param_groups={given!r:.100}")
+        groups = [dict(group) for group in given]
         texts = [group.pop(OWN_STATE) for group in groups if OWN_STATE in group]
         if OWN_STATE in state_dict:
             state = State.from_dict(state_dict[OWN_STATE])
         else:
             state = State.from_text(texts[0]) if texts else State()
+        flat = self._parameters()
+        state.check_direction(flat.dimension)
         bases = {key: value for key, value in state_dict.items() if key != OWN_STATE}
         self.base.load_state_dict(bases | {"param_groups": groups})
         if state.direction is not None:
-            flat = self._parameters()
             state.direction = state.direction.to(device=flat.device, dtype=flat.dtype)
         self._begin(state)
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():

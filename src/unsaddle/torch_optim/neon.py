@@ -135,6 +135,10 @@ class Neon(Checkpointed):
         The closure sets gradients to zero, computes the loss, calls backward and returns the loss, always of one batch.
         Without a closure, a probe draws its batches from `objective`.
         """
+        with ranks.named(self._ranks, "Neon.step"):
+            return self._step(closure)
+
+    def _step(self, closure: Closure | None) -> Any:
         state, sign = self._prober.state, self._sign()
         if closure is None:
             self._note_value()
@@ -199,7 +203,7 @@ class Neon(Checkpointed):
                 and self.rules.max_overhead
             ):
                 self._warned = True
-                warnings.warn(CANNOT_LOOK, RuntimeWarning, stacklevel=4)
+                warnings.warn(CANNOT_LOOK, RuntimeWarning, stacklevel=5)
             return
         with ranks.together(self.objective.ranks):
             collects = policy.measures(state, self.rules, cost=2)
@@ -224,7 +228,8 @@ class Neon(Checkpointed):
         """
         target = self.objective if target is None else target
         if isinstance(target, Objective) and not isinstance(target, ClosureObjective):
-            return self._report(decide(target, self.base, self._prober.state, self.rules, samples, self._sign()))
+            with ranks.named(self._ranks, "Neon.probe"):
+                return self._report(decide(target, self.base, self._prober.state, self.rules, samples, self._sign()))
         if not callable(target) or isinstance(target, (type, torch.nn.Module)):
             got = "none, and this Neon has no objective" if target is None else type(target).__name__
             raise TypeError(
@@ -233,7 +238,7 @@ class Neon(Checkpointed):
             )
         if samples is not None:
             raise ValueError("samples is for an objective; a closure has its own batch")
-        with ranks.together(self._ranks):
+        with ranks.named(self._ranks, "Neon.probe"), ranks.together(self._ranks):
             return self._advance(self._batch(target), fresh=True)
 
     def _advance(self, batch: Batch, *, at_x: Tensor | None = None, fresh: bool = False) -> Event:

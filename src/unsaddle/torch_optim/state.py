@@ -9,6 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
+EXPECTED = "Neon's entry of a state_dict must be what state_dict() made"
+AFRESH = "delete its entry 'neon' to start afresh"
+
 PHASES = IDLE, COLLECT, TRIAL = "idle", "collect", "trial"
 
 
@@ -70,31 +73,47 @@ class State:
     @classmethod
     def from_text(cls, text: str, direction: Tensor | None = None) -> State:
         """What `to_text` wrote, with a direction. Without one, there is no candidate."""
-        numbers = json.loads(text)
+        try:
+            numbers = json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{EXPECTED}, got {text!r:.100}; {AFRESH}") from error
         if direction is None:
             numbers |= {"phase": IDLE, "gradients": 0}
         return cls.from_dict(numbers | {"direction": direction})
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> State:
-        expected = "Neon's entry of a state_dict must be what state_dict() made"
         if not isinstance(saved, dict):
-            raise TypeError(f"{expected}, got {type(saved).__name__}; delete its entry 'neon' to start afresh")
+            raise TypeError(f"{EXPECTED}, got {type(saved).__name__}; {AFRESH}")
         if unknown := set(saved) - {f.name for f in fields(cls)}:
             raise ValueError(
                 f"the checkpoint's state of Neon has {', '.join(sorted(unknown))}, which this version does not know; "
-                "load it with the version that wrote it, or delete its entry 'neon' to start afresh"
+                f"load it with the version that wrote it, or {AFRESH}"
             )
         for name, value in saved.items():
-            if not _fits(value, getattr(cls(), name)) or (name == "phase" and value not in PHASES):
-                raise ValueError(f"{expected}, got {name}={value!r}; delete its entry 'neon' to start afresh")
-        return cls(**{name: _copy(value) for name, value in saved.items()})
+            if not _fits(value, getattr(cls(), name), dict if name == "events" else (int, float)):
+                raise ValueError(f"{EXPECTED}, got {name}={value!r}; {AFRESH}")
+        state = cls(**{name: _copy(value) for name, value in saved.items()})
+        if state.phase not in PHASES:
+            raise ValueError(f"{EXPECTED}, got phase={state.phase!r}; {AFRESH}")
+        return state
+
+    def check_direction(self, dimension: int) -> None:
+        """Raises a ValueError unless the candidate has as many components as there are parameters."""
+        held = None if self.direction is None else self.direction.numel()
+        if held not in (None, dimension) or (held is None and self.phase != IDLE):
+            raise ValueError(
+                f"{EXPECTED}, got a direction of {held} components for {dimension} parameters in phase {self.phase!r}; "
+                f"{AFRESH}"
+            )
 
 
-def _fits(value: Any, default: Any) -> bool:
-    """Whether a value has the type of a field with this default. The default None is of a tensor."""
+def _fits(value: Any, default: Any, element: Any) -> bool:
+    """Whether a value has the type of a field with this default, a list also by its elements. None is of a tensor."""
     if default is None:
         return value is None or isinstance(value, Tensor)
+    if isinstance(default, list):
+        return isinstance(value, list) and all(isinstance(item, element) for item in value)
     if isinstance(default, float):
         return isinstance(value, (int, float))
     return isinstance(value, type(default))

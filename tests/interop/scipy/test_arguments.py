@@ -106,6 +106,8 @@ NO_START = "x0 must be real numbers"
         ({"callback": 5}, TypeError, "callback must be a callable, got 5"),
         ({"callback": int}, TypeError, "callback must be a callable, got <class 'int'>"),
         ({"callback": min}, TypeError, "callback must be a function that tells its arguments, got <built-in"),
+        ({"callback": lambda: None}, TypeError, r"callback must take \(x\), got a function of \(\)"),
+        ({"method": "trust-constr", "callback": lambda x: None}, TypeError, r"callback must take \(x, state\), got"),
         ({"seed": -1}, ValueError, "seed must be at least 0"),
         ({"seed": "a"}, TypeError, "seed must be an integer"),
         ({"method": "Newton-CG", "jac": None}, ValueError, "Newton-CG needs jac"),

@@ -40,6 +40,12 @@ def test_costs_and_torch_products_are_at_hand() -> None:
     assert H.torch.cost.gradients == before + 2
 
 
+@pytest.mark.parametrize("x", [np.array(["a", "b"]), np.zeros((2, 2)), np.array([1j]), np.array(["1", None], object)])
+def test_an_array_that_is_no_point_is_refused_in_our_words(x: np.ndarray) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"^x must (be float32|have one dimension)"):
+        hessian_operator(prescribed_spectrum(torch.linspace(-1.0, 1.0, 4)).objective, x)
+
+
 def test_a_complex_vector_is_refused() -> None:
     H = hessian_operator(prescribed_spectrum(torch.linspace(-1.0, 1.0, 4)).objective, torch.zeros(4).double())
     with pytest.raises(TypeError, match="the operator takes real vectors, got a complex one"):

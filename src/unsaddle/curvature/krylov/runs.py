@@ -103,7 +103,7 @@ def values_bend_down(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bo
     rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(f_hat.value0)
     length = max(candidate.measured.radius, math.sqrt(32.0 * rounding / abs(c)))
     above, below = (float(f.value(torch.add(x, v, alpha=sign * length))) for sign in (1.0, -1.0))
-    return above + below - 2.0 * f_hat.value0 <= c * length**2 / 2.0
+    return above + below - 2.0 * f_hat.value0 <= c * length * length / 2.0
 
 
 def with_what_is_seen(search: Search, candidate: KrylovCandidate) -> KrylovCandidate:

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import Bounds, HessianUpdateStrategy
 
 from unsaddle import checks
+from unsaddle.objectives.derivatives import check_callable
 from unsaddle.objectives.differences import Array
 
 BOUNDED = ("L-BFGS-B", "TNC", "SLSQP", "trust-constr")
@@ -96,11 +97,13 @@ def check_others(method: str, jac: Any, hess: Any, hessp: Any, tol: Any, callbac
         if value is not None and (isinstance(value, type) or not callable(value)):
             raise TypeError(f"{name} must be a callable, got {value!r}; leave it out if there is none")
     try:
-        inspect.signature(callback or print)  # SciPy asks for it.
+        told = inspect.signature(callback or print)  # SciPy asks for it.
     except ValueError:
         raise TypeError(
             f"callback must be a function that tells its arguments, got {callback!r}; use a lambda"
         ) from None
+    if callback is not None and set(told.parameters) != {"intermediate_result"}:
+        check_callable(callback, "callback", ("x", "state") if method == "trust-constr" else ("x",))
     if not (tol is None or _is_number(tol)):
         raise TypeError(f"tol must be a number, got {tol!r}; leave it out for the default of the method")
 

@@ -33,8 +33,7 @@ def hessian_operator(objective: Objective, x: Any = None, *, samples: int | None
     """
     from scipy.sparse.linalg import LinearOperator
 
-    point = torch.from_numpy(np.array(x)) if isinstance(x, np.ndarray) else x
-    H = products.hessian_operator(objective, point, samples=samples, seed=seed)
+    H = products.hessian_operator(objective, x, samples=samples, seed=seed)
     if H.x.shape != (H.dimension,):
         raise ValueError(
             f"a LinearOperator needs all of x, but this rank holds {tuple(H.x.shape)} of {H.dimension} entries; use "
