@@ -44,3 +44,14 @@ def test_gradients_in_half_precision_are_compared_a_thousandth_of_x_away() -> No
     assert near.radius == pytest.approx(1e-3 * float(x.norm()))
     assert asked == pytest.approx([1e-3, 1e-3], rel=1e-3)
     assert near.noise > 0.0
+
+
+@pytest.mark.parametrize("drowned", [False, True])
+def test_curvature_drowns_where_the_even_part_of_the_gradient_is_more_than_half_of_the_odd_one(drowned: bool) -> None:
+    x, matrix = torch.zeros(3, dtype=torch.float64), torch.diag(torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64))
+
+    def grad(y: torch.Tensor) -> torch.Tensor:
+        return matrix @ y + (5.0 * y.abs() if drowned else 0.0)
+
+    near = noise.gradient_noise(grad, x, 0.0, grad(x), torch.Generator().manual_seed(0))
+    assert near.drowned is drowned
