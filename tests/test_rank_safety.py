@@ -105,6 +105,7 @@ ALLOWED = {
     ("spectrum/space.py", "project", "@"): SUMMED,
     ("first_order/scsg.py", "epoch_length", "rand"): SCALAR,
     ("baselines/svrg_hessian.py", "minimize", "rand"): SCALAR,
+    ("torch_optim/state.py", "check_direction", "numel"): "compared with this rank's part of the parameters",
     ("torch_optim/flatness.py", "flat_tensors", "numel"): "parameters: of a sharded one this is the whole",
     ("torch_optim/monitor_limit.py", "sizes", "min"): "of this rank's part; the smallest over ranks is taken",
     ("torch_optim/monitor_limit.py", "sizes", "numel"): HERE,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from unsaddle.escape.line_search import by_slopes, by_values
+from unsaddle.escape.line_search import Point, _between, by_slopes, by_values
 from unsaddle.escape.steps import by_guessed_lengths, by_line_search
 
 
@@ -215,3 +215,8 @@ def test_values_that_fall_by_less_or_more_than_the_curvature_says_are_given_pati
 
     found = by_values(noisy, 0.0, first=0.001, rounding=1e-12, curvature=1.0)
     assert 0.3 < found.length < 0.7
+
+
+@pytest.mark.parametrize(("slope", "length"), [(1e-9, 0.9), (-1e-9, 0.9)])
+def test_a_cubic_s_minimum_at_the_far_end_is_kept_away_from_it(slope, length):
+    assert _between(Point(0.0, 0.0, -1.0), Point(1.0, -0.5, slope)) == pytest.approx(length)

@@ -65,3 +65,14 @@ def test_kinks_are_off_the_grid_of_half_precision_and_steps_of_bfloat16_are_on_i
     assert noise.off_grid(*second_difference(lambda y: kinked.grad(y).clone(), x))
     assert not noise.off_grid(*second_difference(lambda y: (a.bfloat16() @ y.bfloat16()).float() + 0.1 * y, x))
     assert not noise.off_grid(*second_difference(lambda y: a @ y, x))  # Smooth: nothing jumps.
+
+
+@pytest.mark.parametrize("drowned", [False, True])
+def test_curvature_drowns_where_the_even_part_of_the_gradient_is_more_than_half_of_the_odd_one(drowned: bool) -> None:
+    x, matrix = torch.zeros(3, dtype=torch.float64), torch.diag(torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64))
+
+    def grad(y: torch.Tensor) -> torch.Tensor:
+        return matrix @ y + (5.0 * y.abs() if drowned else 0.0)
+
+    near = noise.gradient_noise(grad, x, 0.0, grad(x), torch.Generator().manual_seed(0))
+    assert near.drowned is drowned

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unsaddle.metric.maps import Map, dense, diagonal
+from unsaddle.metric.maps import ORDERS, Map, dense, diagonal
 
 D = 7
 
@@ -56,3 +56,11 @@ def test_only_ratios_of_sizes_matter() -> None:
     sizes = torch.tensor([0.5, 3.0, 8.0], dtype=torch.float64)
     one = torch.ones_like(sizes)
     torch.testing.assert_close(diagonal(1e7 * sizes).apply(one), diagonal(sizes).apply(one))
+
+
+@pytest.mark.parametrize("far", [1e-20, 1e20])
+def test_a_single_size_far_from_the_others_is_bounded_on_either_side(far: float) -> None:
+    sizes = torch.ones(1000, dtype=torch.float64)
+    sizes[0] = far
+    applied = diagonal(sizes).apply(torch.ones(1000, dtype=torch.float64))
+    assert abs(math.log10(float(applied[0]))) == pytest.approx(ORDERS / 2.0, abs=1e-9)

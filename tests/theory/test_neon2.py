@@ -26,7 +26,7 @@ def test_online():
     assert theory_neon2.online_num_steps(**ONLINE, c0=2.0) == 86867
     # 10⁻¹²·0.003392926²·0.125/2
     sigma = theory_neon2.online_noise_radius(**ONLINE, hessian_lipschitz=2.0, c0=1.0)
-    assert sigma == pytest.approx(7.194965245e-19, rel=1e-9)
+    assert sigma == pytest.approx(7.194965245e-19, rel=1e-9, abs=0.0)
     assert theory_neon2.online_escape_radius(noise_radius=sigma, dimension=100, c0=1.0) == pytest.approx(1e4 * sigma)
     # 64·ln 10 = 147.4
     assert theory_neon2.online_sample_size(gamma=0.5, delta=0.1, smoothness=4.0) == 148

@@ -121,3 +121,8 @@ def test_radii_for_a_quadratic() -> None:
     for smallest, radius in ((0.0, 1e-3), (1e-2, 1e-1)):
         assert quadratics.noise_radius(smallest=smallest, trust=math.inf, dimension=9, delta=0.1) == radius
         assert quadratics.measurement_radius(smallest=smallest, trust=math.inf) == radius
+
+
+@pytest.mark.parametrize(("lipschitz", "radius"), [(0.5, 0.1), (5.0, 0.01), (0.0, math.inf)])
+def test_the_trust_radius_is_gamma_over_twice_l2(lipschitz: float, radius: float) -> None:
+    assert quadratics.trust_radius(gamma=0.1, hessian_lipschitz=lipschitz, x_norm=7.0) == pytest.approx(radius)
