@@ -64,6 +64,8 @@ class Hessian:
     """Products between the kinks next to x; None if there are no kinks, or no room between them."""
     kinks: bool = False
     """Whether there are kinks without room between them: whatever the radius, products contradict each other."""
+    contradiction: float = 0.0
+    """By how much they do, in norm, along one unit vector."""
 
     @property
     def x(self) -> Tensor:
@@ -215,7 +217,7 @@ def _beside_kinks(hessian: Hessian, generator: torch.Generator) -> Hessian:
         return replace(hessian, between=between)
     hessian.multiply(q, near, length)
     off = vectors.norm(near - hessian.measure(q, length))  # Noise is small where products are taken; kinks are not.
-    return replace(hessian, kinks=not off <= CONTRADICT * vectors.norm(near))
+    return replace(hessian, kinks=not off <= CONTRADICT * vectors.norm(near), contradiction=off)
 
 
 def nearer_kinks(hessian: Hessian, v: Tensor, generator: torch.Generator) -> Hessian | None:

@@ -210,10 +210,17 @@ class _Sweep:
 
     @property
     def blind(self) -> bool:
-        """Whether products are too far off to prove an upper bound: there are kinks without room between them."""
+        """Whether products are too far off to prove an upper bound: there are kinks without room between them.
+
+        Where the Hessian is zero, products contradict each other, too, but by far less than γ.
+        """
         hessian = self._hessian
-        error = 0.0 if hessian.between is None else hessian.between.rounding
-        return not hessian.is_one or error > max(BLIND * self._gamma, NEGLIGIBLE * self.largest)
+        if hessian.between is not None:
+            error = hessian.between.rounding
+        else:
+            broken = hessian.rounding(self.largest) if hessian.around.broken else 0.0  # The even part of a far product.
+            error = hessian.contradiction if hessian.kinks else broken
+        return error > max(BLIND * self._gamma, NEGLIGIBLE * self.largest)
 
     def keep(self, seen: Measured, which: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
         """Puts all others back into the space."""
