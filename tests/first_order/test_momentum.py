@@ -190,7 +190,7 @@ def test_a_round_that_rises_out_of_all_bounds_is_undone_with_its_velocity(smooth
     method = Nesterov()
     y, z = method.advance(bowl, X0, anchor_at(bowl, X0, None, random()), local, random())
     assert y is z is X0
-    assert local.smoothness == pytest.approx(1.5 * smoothness)
+    assert local.smoothness == pytest.approx(1.5 * smoothness, rel=1e-9, abs=0.0)
     local.smoothness = 4.0
     again, _ = method.advance(bowl, X0, None, local, random())
     fresh, _ = Nesterov().advance(bowl, X0, None, known(4.0, 1), random())

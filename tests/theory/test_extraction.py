@@ -40,7 +40,7 @@ def test_decrease_per_squared_length_is_gamma_over_ell():
 
 def test_theorem_1():
     # c_max = min(1/72^4, (3/(32*5832))^2) = min(3.72e-8, 2.58e-10)
-    assert extraction.neon_max_step(smoothness=4.0) == pytest.approx(6.46022331559383e-11, rel=1e-12)
+    assert extraction.neon_max_step(smoothness=4.0) == pytest.approx(6.46022331559383e-11, rel=1e-12, abs=0.0)
     # t = 18*8.987197/0.005 = 32353.9
     assert extraction.neon_num_steps(step_size=0.01, **PROBLEM) == 32354
     # U = 4*18*0.00556347
@@ -71,7 +71,7 @@ def test_erratum_4_both_thresholds_follow_from_the_lemma():
 
 def test_theorem_2():
     # 1/(648^2 * 43^6 * 4) = 1/(419904 * 6321363049 * 4)
-    assert extraction.neon_plus_max_step(smoothness=4.0) == pytest.approx(9.418446245692402e-17, rel=1e-12)
+    assert extraction.neon_plus_max_step(smoothness=4.0) == pytest.approx(9.418446245692402e-17, rel=1e-12, abs=0.0)
     # t = 43*sqrt(8.987197/0.005) = 1823.04
     assert extraction.neon_plus_num_steps(step_size=0.01, **PROBLEM) == 1824
     assert extraction.neon_plus_momentum(step_size=0.01, gamma=0.5) == pytest.approx(0.9292893218813453, rel=1e-12)

@@ -93,7 +93,7 @@ def test_erratum_16_the_escape_pays_for_what_the_method_may_lose():
         length = extraction.escape_length(fraction=c, gamma=gamma, hessian_lipschitz=lipschitz)
         expected = -(length**2) * c * gamma / 4 + lipschitz * length**3 / 6
         constant = framework.escape_constant(fraction=c, hessian_lipschitz=lipschitz)
-        assert expected == pytest.approx(-constant * gamma**3, rel=1e-9)
+        assert expected == pytest.approx(-constant * gamma**3, rel=1e-9, abs=0.0)
         assert constant * gamma**3 / 2 + expected <= -constant * gamma**3 / 2 * (1 - 1e-9)
         assert 2 * constant * gamma**3 / 2 + expected >= -1e-9 * constant * gamma**3
 
@@ -197,7 +197,7 @@ def test_the_largest_step_binds_only_above_every_gradient():
         beta, _, smoothness, second_moment, scale = random_sm(draw)
         eps = math.sqrt(3 * second_moment) * draw(1e-3, 1.0)
         eta = framework.momentum_step_size(eps=eps, momentum=beta, smoothness=smoothness, noise_scale=scale)
-        assert eta == pytest.approx(eps**2 / (6 * scale), rel=1e-12)
+        assert eta == pytest.approx(eps**2 / (6 * scale), rel=1e-12, abs=0.0)
 
 
 def test_corollary_1_meets_property_1_on_its_range_of_steps():
@@ -228,7 +228,7 @@ def test_where_no_number_of_steps_is_admissible_a_smaller_step_size_is():
         framework.momentum_max_steps(eps=EPS, **limits)
     eta = framework.momentum_max_step_size(num_steps=1, gamma=GAMMA, **limits)
     lost = framework.momentum_increase(step_size=eta, num_steps=1, momentum=0.5, noise_scale=D)
-    assert lost == pytest.approx(1e-20 * GAMMA**3 / 2)
+    assert lost == pytest.approx(1e-20 * GAMMA**3 / 2, rel=1e-9, abs=0.0)
     assert framework.momentum_decrease(eps=EPS, step_size=eta, num_steps=1, momentum=0.5, noise_scale=D) > 0
 
 

@@ -27,7 +27,8 @@ def test_online():
     # 10⁻¹²·0.003392926²·0.125/2
     sigma = theory_neon2.online_noise_radius(**ONLINE, hessian_lipschitz=2.0, c0=1.0)
     assert sigma == pytest.approx(7.194965245e-19, rel=1e-9, abs=0.0)
-    assert theory_neon2.online_escape_radius(noise_radius=sigma, dimension=100, c0=1.0) == pytest.approx(1e4 * sigma)
+    radius = theory_neon2.online_escape_radius(noise_radius=sigma, dimension=100, c0=1.0)
+    assert radius == pytest.approx(1e4 * sigma, rel=1e-9, abs=0.0)
     # 64·ln 10 = 147.4
     assert theory_neon2.online_sample_size(gamma=0.5, delta=0.1, smoothness=4.0) == 148
 
@@ -37,9 +38,9 @@ def test_det():
     assert theory_neon2.det_num_steps(**DET, c1=3.0) == 176
     # 1000⁻⁶·0.5/(176³·2)
     sigma = theory_neon2.det_noise_radius(**DET, hessian_lipschitz=2.0, c1=3.0)
-    assert sigma == pytest.approx(1e-18 * 0.25 / 5451776, rel=1e-12)
+    assert sigma == pytest.approx(1e-18 * 0.25 / 5451776, rel=1e-12, abs=0.0)
     radius = theory_neon2.det_escape_radius(noise_radius=sigma, delta=0.1, dimension=100, c1=3.0)
-    assert radius == pytest.approx(1e9 * sigma, rel=1e-12)
+    assert radius == pytest.approx(1e9 * sigma, rel=1e-12, abs=0.0)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.1, 1e-3, 1e-6])
@@ -63,7 +64,7 @@ def test_settings_carry_these_constants():
     problem = {**DET, "hessian_lipschitz": 2.0}
     det = neon2_det.theory_settings(**problem, c1=3.0)
     assert (det.num_steps, det.target) == (176, None)
-    assert det.escape_radius == pytest.approx(1e9 * det.noise_radius)
+    assert det.escape_radius == pytest.approx(1e9 * det.noise_radius, rel=1e-9, abs=0.0)
     online = neon2_online.theory_settings(**problem, c0=1.0)
     assert (online.steps_a_round, online.num_rounds, online.num_steps) == (5430, 4, 4 * 5430)
     assert (online.batch, online.target, online.random_iterate) == (1, 0.375, True)
