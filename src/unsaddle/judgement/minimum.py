@@ -12,6 +12,7 @@ from torch import Tensor
 from unsaddle import checks
 from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import NO_ANSWER, answer_posed
+from unsaddle.curvature.krylov.certificate import SURE
 from unsaddle.curvature.posed import Posed, posed
 from unsaddle.curvature.question import CLOSE, Question
 from unsaddle.curvature.result import Curvature, Status
@@ -52,8 +53,9 @@ MEASURED_SIZES = "The variables are of very different sizes; the search ran in s
 CLEARLY_LESS = 0.25
 """The gradient does not explain a soft negative curvature if it promises less than this share of the fall along it."""
 
-SYMMETRIC = 0.05
-"""Where values show no fall, products have to be symmetric up to this share of the curvature that they claim."""
+SYMMETRIC, ROUNDINGS = 0.05, 3.0
+"""Where values show no fall, products have to be symmetric up to this share of the curvature that they claim, or up to
+so many times their rounding."""
 
 MAY_BE_BETTER = 0.25
 """The gradient may be the better way down if it promises this share of the fall along the direction."""
@@ -141,7 +143,8 @@ def is_minimum(
     with watched(objective, max_gradients, progress) as seen:
         verdict = _verdict(posed(seen, x, question, metric), eps, delta)
         is_open = verdict.kind is Kind.UNDECIDED and NO_MINIMUM not in verdict.reason
-        if metric is None and is_open and verdict.evidence.status in NO_ANSWER:
+        unanswered = verdict.evidence.status in NO_ANSWER or verdict.evidence.piece > 0.0
+        if metric is None and is_open and unanswered:
             verdict = _in_measured_sizes(seen, x, question, eps, delta, verdict)
     return replace(verdict, _objective=objective)
 
@@ -287,7 +290,9 @@ def _is_sure(found: Curvature) -> bool:
     """Whether gradients are sure of a saddle where values show no fall, and may be too coarse: products near x and
     farther out agree, and they are symmetric. Those of a gradient that lacks a part by rounding are not."""
     steady = found.survey is not None and found.survey.steady
-    return steady and found.asymmetry <= SYMMETRIC * abs(found.curvature)
+    rounding = math.sqrt(2.0) * found.noise / found.radius
+    expected = max(SYMMETRIC * abs(found.curvature), ROUNDINGS * rounding)
+    return steady and found.asymmetry <= min(expected, SURE * abs(found.curvature))
 
 
 def _explained(found: Curvature, sampled: bool) -> Curvature:
