@@ -234,7 +234,8 @@ def _ended_at(result: OptimizeResult, function: CountedFunction, x: Array, value
 
 
 def _fail(result: OptimizeResult, status: int, reason: str) -> None:
-    result.update(success=False, status=status, message=f"{result.message}; {reason}")
+    said = str(result.message).rstrip(".")  # SciPy ends most of its messages with a full stop.
+    result.update(success=False, status=status, message=f"{said}; {reason}")
 
 
 def _not_begun(x: Array, value: float, grad: Array | None) -> OptimizeResult:
