@@ -90,3 +90,14 @@ def test_what_is_not_finite_is_not_decided() -> None:
 def test_a_negative_gamma_is_refused() -> None:
     with pytest.raises(ValueError, match="gamma must be a finite number >= 0"):
         morse_index(Function(lambda x: x.sum()), torch.ones(3), gamma=-1.0)
+
+
+@pytest.mark.parametrize("layers", [3, 4])
+def test_where_the_hessian_is_zero_the_index_is_zero(layers: int) -> None:
+    """Products at two radii contradict each other there, but by far less than gamma."""
+    problem = linear_network([2.0, 1.0, 0.5], layers=layers, width=4, inputs=5, outputs=4)
+    for seed in range(5):
+        found = morse_index(
+            problem.objective, torch.zeros_like(problem.stationary_points[1].point), gamma=1e-2, seed=seed
+        )
+        assert (found.lower, found.upper) == (0, 0)

@@ -70,7 +70,7 @@ class Survey:
     """Where `nearest` is above zero: a radius next to x at which products are far longer than from `nearest` on. They
     may be those of structure that is narrower. 0 if there is none."""
     far_noise: float = 0.0
-    """σ on the far rung; 0 where there is none. It contains truncation."""
+    """σ on the far rung, or on the one that a ladder ended at; 0 where there is none. It contains truncation."""
     again: Tensor | None = None
     """∇f(x), taken again after a far move, if gradients have memory."""
     suspicious: bool = False
@@ -127,7 +127,7 @@ def survey(grad: Grad, x: Tensor, x_norm: float, grad0: Tensor, generator: torch
     3. If the two products contradict each other, further rungs tell truncation from a staircase.
 
     Cost: five gradients. Two more in float32 with few variables, two if the near rung shows noise only, two where rungs
-    contradict each other, and four more on a staircase. At x = 0 the scale is taken to be 1.
+    contradict each other, and two for each rung of the ladder that then goes in. At x = 0 the scale is taken to be 1.
     """
     along, x_norm = vectors.normal(x, generator), x_norm if x_norm > TINY else 0.0
     if x_norm > 0.0:  # A variable that is exactly zero has no size of its own.

@@ -84,6 +84,7 @@ class Attempts:
     | plain | rounding is a small share of γ | forward |
     | coarse | rounding is a third of γ | forward |
     | near | next to x, whatever the noise | forward |
+    | from both sides | rounding is a tenth of γ, if the ones before met truncation | central |
     | between kinks | next to x, where its two sides agree | central |
     | far out | rounding is a tenth of γ | central |
     | farther, coarse | rounding is a third of γ, up to ‖x‖/2 | central |
