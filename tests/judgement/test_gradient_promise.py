@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from unsaddle import Function, is_minimum
-from unsaddle.judgement.gradient_promise import STEPS, fall_along_gradient, gradient_promise
+from unsaddle.judgement.gradient_promise import fall_along_gradient, gradient_promise
+from unsaddle.judgement.rest import STEPS
 
 DOUBLE = torch.float64
 

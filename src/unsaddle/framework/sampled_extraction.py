@@ -18,8 +18,9 @@ from unsaddle.curvature.result import Status
 from unsaddle.first_order.anchor import at_most
 from unsaddle.first_order.premises import ProblemConstants
 from unsaddle.framework.plan import Evidence, weighed
-from unsaddle.judgement.judge import judge
+from unsaddle.judgement.judge import Kind, judge
 from unsaddle.judgement.minimum import SAMPLE_MARGIN
+from unsaddle.judgement.rest import small_gradient
 from unsaddle.judgement.sampling_error import hessian_error, look_again
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
@@ -60,7 +61,10 @@ def until_decided(run: Run, y: Tensor, options: Options) -> Evidence:
         eps = math.nan
         if options.eps_follows_smoothness:
             eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(y))
-        evidence = weighed(found, judge(found), size, slack, eps)
+        judgement = judge(found)
+        if options.eps_follows_smoothness and judgement.kind is Kind.MINIMUM and n is not None:
+            eps = min(eps, small_gradient(run.objective.sample(), y, radius=found.radius, eps=eps))
+        evidence = weighed(found, judgement, size, slack, eps)
         if evidence.decided or size is None or size >= LARGEST_EXTRACTION:
             return evidence
         size *= GROWTH

@@ -8,23 +8,8 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.measure.values import VALUE_ROUNDING
+from unsaddle.judgement.rest import STEPS, approaches
 from unsaddle.objective import SampledFunction
-
-STEPS = 20
-"""The most gradients that are spent on the promise."""
-
-FAR = 0.1
-"""A gradient is not small if the lowest point along it is farther away than this share of max(1, ‖x‖)."""
-
-FARTHER = (4.0, 16.0)
-"""Lengths in units of the distance to the lowest point of the quadratic along the gradient. At the first, a quadratic
-is higher than at x. At the second, xᵏ is, for k up to 8."""
-
-FAR_FROM_REST = (
-    "The gradient is small beside the highest curvature, but F is so soft along it, or flattens out so soon, that its "
-    "lowest point is far away: follow the gradient, or pass eps."
-)
 
 NEARER = (1.0, 0.25, 0.0625, 0.015625)
 """Shares of a distance at which F is asked for along the gradient."""
@@ -49,54 +34,11 @@ def gradient_promise(f: SampledFunction, x: Tensor, *, softest: float, radius: f
     >>> round(gradient_promise(f.sample(), x, softest=50.0, radius=1e-8, enough=0.1), 5)
     0.00125
     """
-    g = f.grad(x).clone()
-    rest, way = g.clone(), g.neg()
-    (left,) = vectors.dots((rest, rest))
-    fall = 0.0
-    for _ in range(STEPS):
-        promised = fall + left / (2.0 * softest)
-        if promised < enough or left == 0.0:
+    for count, at in enumerate(approaches(f, x, radius)):
+        promised = at.fall + at.rest**2 / (2.0 * softest)
+        if promised < enough or at.rest == 0.0 or count == STEPS:
             return promised
-        scale = radius / vectors.norm(way)
-        product = f.grad_at_sum(x, way, scale).clone().sub_(g).div_(scale)
-        (curvature,) = vectors.dots((way, product))
-        if not curvature > 0.0:
-            return math.inf
-        step = left / curvature
-        fall += step * left / 2.0
-        rest.add_(product, alpha=step)
-        (new,) = vectors.dots((rest, rest))
-        way.mul_(new / left).sub_(rest)
-        left = new
-    return fall + left / (2.0 * softest)
-
-
-def small_along_itself(f: SampledFunction, x: Tensor, radius: float) -> float:
-    """The norm up to which ∇f(x) leads to a point nearby, by the curvature c along it; inf if that is not positive.
-
-    A stiff direction makes every gradient look small beside L1. One that is small may lead far down all the same, where
-    the curvature falls off, as that of a logarithm. So values farther along it are asked for, too: if they fall by more
-    than the ‖∇f(x)‖²/(2c) of a quadratic, no gradient near this one is small. Cost: two gradients and three values.
-
-    >>> import torch
-    >>> from unsaddle import Function
-    >>> f = Function(lambda x: 5e3 * x[0] ** 2 + (x[1] - 1.0) ** 2 / 2.0)
-    >>> round(small_along_itself(f.sample(), torch.tensor([0.0, 9.0], dtype=torch.float64), 1e-8), 5)
-    0.9
-    """
-    g = f.grad(x).clone()
-    size = vectors.norm(g)
-    if size == 0.0:
-        return math.inf
-    (rise,) = vectors.dots((g, f.grad_at_sum(x, g, radius / size).clone().sub_(g)))
-    if not rise > 0.0:
-        return math.inf
-    curvature, here = rise / (radius * size), float(f.value(x))
-    promised = size * (size / (2.0 * curvature)) + VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(here)
-    farther = (float(f.value(torch.sub(x, g, alpha=times / curvature))) for times in FARTHER)
-    if all(here - value > promised for value in farther):
-        return size / FARTHER[-1]
-    return FAR * curvature * max(1.0, vectors.norm(x))
+    return math.inf
 
 
 def fall_along_gradient(f: SampledFunction, x: Tensor, distance: float) -> float:

@@ -102,16 +102,19 @@ def _two_ways(found: Curvature, gradient_norm: float, fall: float) -> str:
     """What to do where the gradient is not small: it and negative curvature, if that was seen, promise a fall each."""
     if found.direction is None:
         return f"The gradient is not small: follow it.{found.over_kinks}"
-    at, promise = found.measurements[-1], gradient_norm**2 / (2.0 * found.smoothness)
-    better = f", where F falls by {fall:.2g}: {_compared(promise, fall)}" if fall > 0.0 else ""
-    better = ", but no lower point was found along it" if fall == 0.0 else better
-    return (
-        f"The gradient is not small: a step along it promises a fall of about {promise:.2g}. There is negative "
-        f"curvature too, {measured(at.curvature, at.error)} along the direction{better}."
-        f"{found.over_kinks}"
-    )
+    promise = gradient_norm**2 / (2.0 * found.smoothness)
+    step = f"The gradient is not small: a step along it promises a fall of about {promise:.2g}."
+    return f"{step} {negative_too(found, fall, promise)}{found.over_kinks}"
 
 
-def _compared(promise: float, fall: float) -> str:
-    """The promise is what a step of 1/L1 is sure of. More steps, or a longer one, may lead farther down."""
-    return "more than that step, though the gradient may lead farther" if fall > promise else "the lesser way down"
+def negative_too(found: Curvature, fall: float, promise: float = math.nan) -> str:
+    """Tells negative curvature that was seen where the gradient leads down, and compares the two ways.
+
+    A step along the gradient is sure of its promise. More steps, or a longer one, may lead farther down.
+    """
+    at, better = found.measurements[-1], ", but no lower point was found along it" if fall == 0.0 else ""
+    if fall > 0.0:
+        better = f", where F falls by {fall:.2g}"
+        better += ": more than that step, though the gradient may lead farther" if fall > promise else ""
+        better += ": the lesser way down" if fall <= promise else ""
+    return f"There is negative curvature too, {measured(at.curvature, at.error)} along the direction{better}."

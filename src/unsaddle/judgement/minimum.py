@@ -19,17 +19,12 @@ from unsaddle.curvature.result import Curvature, Status
 from unsaddle.judgement.drop import NO_DIRECTION, Drop, drop_along
 from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
 from unsaddle.judgement.flat_direction import NO_MINIMUM, FlatFall, flat_fall
-from unsaddle.judgement.gradient_promise import (
-    BETTER_WAY,
-    FAR_FROM_REST,
-    fall_along_gradient,
-    gradient_promise,
-    small_along_itself,
-)
+from unsaddle.judgement.gradient_promise import BETTER_WAY, fall_along_gradient, gradient_promise
 from unsaddle.judgement.half_precision import STAIRCASE, contradicts, ends_within, steps_next_to_x, values_rise
-from unsaddle.judgement.judge import Judgement, Kind, judge
+from unsaddle.judgement.judge import Judgement, Kind, judge, negative_too
 from unsaddle.judgement.measured_gradient import Gradient, measured_gradient
 from unsaddle.judgement.reasons import F_ENDS, KINKS_TURN_UP, VALUES_DO_NOT_FALL
+from unsaddle.judgement.rest import FAR_FROM_REST, small_gradient
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError, hessian_error, look_again
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.judgement.watch import watched
@@ -183,13 +178,14 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
             found = look_again(objective, x, found, question, drawn, delta / 2.0, generator)
         else:
             found = replace(found, bound=math.inf)  # One sample excludes nothing.
-    drop = NO_DIRECTION
+    drop, explained = NO_DIRECTION, None
     if found.direction is not None:
         how: dict[str, Any] = {"samples": samples, "delta": delta, "generator": generator, "ledger": ledger}
         drop = drop_along(objective, x, found.direction, curvature=found.curvature, radius=found.radius, **how)
         if drop.length < 0.0:  # The direction is to lead down.
             found, drop = replace(found, direction=found.direction.neg()), drop._replace(length=-drop.length)
         if _may_be_explained(asked, found, f, seen, drop, sampled=drawn is not None):
+            explained = found, drop
             found, drop = _explained(found, drawn is not None), NO_DIRECTION
     hessian = NOTHING_SAMPLED
     if drawn is not None and found.status is Status.NOTHING_FOUND:
@@ -206,6 +202,10 @@ def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
         found = replace(found, deciding=(falls.direction, *found.deciding[1:]))
         own, falls = asked.own(found), falls._replace(length=asked.stretch(found) * falls.length)
         judgement = Judgement(Kind.UNDECIDED, falls.reason)
+    if explained is not None and judgement.kind is Kind.NOT_STATIONARY:  # It is told all the same.
+        found, drop = explained
+        own, stretch = asked.own(found), asked.stretch(found)
+        judgement = judgement._replace(reason=f"{judgement.reason} {negative_too(own, drop.value)}")
     if asked.scaling is not None and seen.in_metric:
         judgement = judgement._replace(reason=f"{judgement.reason} {GRADIENT_IN_METRIC}")
     leads_down = judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY)
@@ -280,7 +280,7 @@ def _contested(
     if falls is not None:
         return judgement, seen, falls
     if seen.follows_l1 and seen.norm > seen.error:
-        small = small_along_itself(f, x, found.radius)
+        small = small_gradient(f, x, radius=found.radius, eps=seen.eps, error=seen.error)
         if seen.least > small:
             return Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), seen._replace(eps=small), None
     return judgement, seen, None

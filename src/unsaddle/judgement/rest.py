@@ -1,0 +1,129 @@
+"""How far away F comes to rest: what a gradient that is small beside L1 is measured by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.measure.values import VALUE_ROUNDING
+from unsaddle.objective import SampledFunction
+
+FAR = 0.1
+"""A gradient is not small if F comes to rest farther away than this share of max(1, ‖x‖)."""
+
+STEPS = 20
+"""The most gradients that are spent on the way to rest."""
+
+SETTLED = 0.01
+"""The way ends where less than this share of ε is left of the gradient: then directions that are softer than 1e-4·L1
+alone could lead farther than `FAR`."""
+
+SHARES = (1.0, 0.5, 0.25)
+"""Shares of the way at which values have to confirm the fall: a valley may be bent."""
+
+CONFIRMED = 0.25
+"""A fall is confirmed if values show this share of what the quadratic promises."""
+
+FARTHER = (4.0, 16.0)
+"""Lengths in units of the distance to the lowest point of the quadratic along the gradient. At the first, a quadratic
+is higher than at x. At the second, xᵏ is, for k up to 8."""
+
+FAR_FROM_REST = (
+    "The gradient is small beside the highest curvature, but it leads far: F is soft along it, or flattens out, and is "
+    "lower far away. Follow the gradient, or pass eps."
+)
+
+
+class Approach(NamedTuple):
+    """A point on the way from x to the lowest point of the quadratic that F is like next to x."""
+
+    step: Tensor
+    """s; the point is x + s."""
+    fall: float
+    """How far the quadratic falls to there."""
+    rest: float
+    """The norm of its gradient there."""
+    way: Tensor
+    """The direction of the next step. Its length is not 1."""
+
+
+def approaches(f: SampledFunction, x: Tensor, radius: float) -> Iterator[Approach]:
+    """The iterates of conjugate gradients on ∇²f(x)s = −∇f(x), by differences of gradients.
+
+    The first is x itself, and ‖s‖ grows from one to the next. Ends where the gradient is zero, or the curvature along
+    the way is not positive. Cost: one gradient each.
+    """
+    g = f.grad(x).clone()
+    rest, way, step, fall = g.clone(), g.neg(), torch.zeros_like(g), 0.0
+    (left,) = vectors.dots((rest, rest))
+    while True:
+        yield Approach(step, fall, math.sqrt(left), way)
+        if left == 0.0:
+            return
+        scale = radius / vectors.norm(way)
+        product = f.grad_at_sum(x, way, scale).clone().sub_(g).div_(scale)
+        (curvature,) = vectors.dots((way, product))
+        if not curvature > 0.0:
+            return
+        length = left / curvature
+        fall += length * left / 2.0
+        step = torch.add(step, way, alpha=length)
+        rest.add_(product, alpha=length)
+        (new,) = vectors.dots((rest, rest))
+        way, left = way.mul(new / left).sub_(rest), new
+
+
+def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, error: float = 0.0) -> float:
+    """The norm up to which ∇f(x) leads to a point nearby; inf if it does.
+
+    A stiff direction makes every gradient look small beside L1. It may lead far down all the same, along directions
+    that are soft. So the quadratic that f is like next to x is followed down, by conjugate gradients. If that leads
+    farther than `FAR`, and values confirm the fall, the gradient is not small. Nor is it where f flattens out, as a
+    logarithm does: if values farther along the first step fall by more than a quadratic can.
+
+    Args:
+        f: the function.
+        x: the point.
+        radius: of the differences.
+        eps: the norm up to which the gradient counts as small so far.
+        error: how far the gradient may be off. What is smaller is not followed.
+
+    Cost: two gradients and two or three values, if less than `SETTLED`·ε is left after that; else up to 1 + `STEPS`
+    gradients, and three values more.
+
+    >>> from unsaddle import Function
+    >>> f = Function(lambda x: 5e3 * x[0] ** 2 + (x[1] - 1.0) ** 2 / 2.0)
+    >>> x = torch.tensor([1e-4, 9.0], dtype=torch.float64)
+    >>> round(small_gradient(f.sample(), x, radius=1e-8, eps=90.0), 3)
+    0.907
+    """
+    far, here = FAR * max(1.0, vectors.norm(x)), float(f.value(x))
+    rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(here)
+
+    def falls_by(step: Tensor, share: float) -> float:
+        return here - float(f.value(torch.add(x, step, alpha=share)))
+
+    def leads_far(step: Tensor, promised: float) -> bool:
+        falls = ((share, falls_by(step, share)) for share in SHARES)
+        return any(fall > max(rounding, CONFIRMED * share * promised) for share, fall in falls)
+
+    norm = length = 0.0
+    for count, at in enumerate(approaches(f, x, radius)):
+        norm, length = (at.rest, 0.0) if count == 0 else (norm, vectors.norm(at.step))
+        if count == 1 and all(falls_by(at.step, times) > at.fall + rounding for times in FARTHER):
+            return norm / FARTHER[-1]
+        if length > far:
+            return norm * far / length if leads_far(at.step, at.fall) else math.inf
+        if count == STEPS or (count > 0 and at.rest <= max(error, SETTLED * eps)):
+            return math.inf
+    if at.rest <= error:
+        return math.inf
+    longer = 2.0 * far / vectors.norm(at.way)
+    return (
+        norm / 2.0 if leads_far(torch.add(at.step, at.way, alpha=longer), at.fall + longer * at.rest**2) else math.inf
+    )
