@@ -39,6 +39,7 @@ from benchmarks.verdict_cases.memory import memory, rough
 from benchmarks.verdict_cases.published import published
 from benchmarks.verdict_cases.trained_relu import trained_relu
 from benchmarks.verdict_cases.trained_smooth import trained_smooth
+from benchmarks.verdict_cases.valleys import valleys
 
 FAMILIES: dict[str, Callable[[int, str], Case]] = {
     "random spectra": random_spectra,
@@ -70,6 +71,7 @@ FAMILIES: dict[str, Callable[[int, str], Case]] = {
     "drowned values": drowned_values,
     "published": published,
     "flat to second order": flat,
+    "soft valleys": valleys,
 }
 
 

@@ -91,8 +91,8 @@ def minimize(
         x0: where to start. It is not changed. Optional for an objective with a `point` of its own, such as a model,
             which is not changed either.
         method: one of `method_names()`, or your own callable (objective, x, generator) → (y, z), which is promoted.
-        eps: ε. By default 1e-3·L1·max(1, ‖x‖), as in `is_minimum`. L1 is measured where the run begins, after each
-            escape, and at the end. With settings='theory', L1 is the one given, and x is x0.
+        eps: ε. By default 1e-3·L1·max(1, ‖x‖) or less, as in `is_minimum`. L1 is measured where the run begins, after
+            each escape, and at the end. With settings='theory', L1 is the one given, and x is x0.
         gamma: γ. By default a hundredth of L1, which the extraction measures.
         extractor: how to look for negative curvature: "auto", or an extractor of `negative_curvature`. For natasha2 and
             svrg-hessian "auto" is Oja and Lanczos. Methods that look for none refuse it, and so does sncg.

@@ -19,9 +19,9 @@ FAR = 0.1
 STEPS = 20
 """The most gradients that are spent on the way to rest."""
 
-SETTLED = 0.01
-"""The way ends where less than this share of ε is left of the gradient: then directions that are softer than 1e-4·L1
-alone could lead farther than `FAR`."""
+SETTLED = 1e-3
+"""The way ends where less than this share of ε is left of the gradient. Only directions that are softer than 1e-5·L1
+could then lead farther than `FAR`."""
 
 SHARES = (1.0, 0.5, 0.25)
 """Shares of the way at which values have to confirm the fall: a valley may be bent."""
@@ -30,8 +30,8 @@ CONFIRMED = 0.25
 """A fall is confirmed if values show this share of what the quadratic promises."""
 
 FARTHER = (4.0, 16.0)
-"""Lengths in units of the distance to the lowest point of the quadratic along the gradient. At the first, a quadratic
-is higher than at x. At the second, xᵏ is, for k up to 8."""
+"""Lengths in units of the distance to the lowest point of the quadratic. At the first, a quadratic is higher than at x.
+At the second, xᵏ is, for k up to 8."""
 
 FAR_FROM_REST = (
     "The gradient is small beside the highest curvature, but it leads far: F is soft along it, or flattens out, and is "
@@ -108,22 +108,36 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
     def falls_by(step: Tensor, share: float) -> float:
         return here - float(f.value(torch.add(x, step, alpha=share)))
 
-    def leads_far(step: Tensor, promised: float) -> bool:
-        falls = ((share, falls_by(step, share)) for share in SHARES)
-        return any(fall > max(rounding, CONFIRMED * share * promised) for share, fall in falls)
+    def flattens_out(at: Approach) -> bool:
+        return all(falls_by(at.step, times) > at.fall + rounding for times in FARTHER)
 
-    norm = length = 0.0
+    norm, length, before = 0.0, math.inf, None
     for count, at in enumerate(approaches(f, x, radius)):
-        norm, length = (at.rest, 0.0) if count == 0 else (norm, vectors.norm(at.step))
-        if count == 1 and all(falls_by(at.step, times) > at.fall + rounding for times in FARTHER):
-            return norm / FARTHER[-1]
+        if before is None:
+            norm, before = at.rest, at
+            continue
+        length = vectors.norm(at.step)
         if length > far:
-            return norm * far / length if leads_far(at.step, at.fall) else math.inf
-        if count == STEPS or (count > 0 and at.rest <= max(error, SETTLED * eps)):
+            break
+        ends = count == STEPS or at.rest <= max(error, SETTLED * eps)
+        if (count == 1 or ends) and flattens_out(at):
+            return norm / FARTHER[-1]
+        if ends:
             return math.inf
-    if at.rest <= error:
+        before, length = at, math.inf
+    assert before is not None
+    if before.rest <= error:
         return math.inf
-    longer = 2.0 * far / vectors.norm(at.way)
-    return (
-        norm / 2.0 if leads_far(torch.add(at.step, at.way, alpha=longer), at.fall + longer * at.rest**2) else math.inf
-    )
+    step, promised = _up_to(before, far)
+    falls = ((share, falls_by(step, share)) for share in SHARES)
+    if not any(fall > max(rounding, CONFIRMED * share * promised) for share, fall in falls):
+        return math.inf
+    return norm * (far / length if math.isfinite(length) else 0.5)
+
+
+def _up_to(at: Approach, distance: float) -> tuple[Tensor, float]:
+    """The step from an approach on along its way, up to a distance from x; and the least that the quadratic promises
+    there, if its lowest point along the way is not nearer."""
+    squared, along, so_far = vectors.dots((at.way, at.way), (at.step, at.way), (at.step, at.step))
+    ahead = (math.sqrt(along**2 + squared * (distance**2 - so_far)) - along) / squared
+    return torch.add(at.step, at.way, alpha=ahead), at.fall + ahead * at.rest**2 / 2.0
