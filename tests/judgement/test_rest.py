@@ -65,11 +65,12 @@ def test_the_gradients_that_it_costs_are_bounded() -> None:
     assert ledger.gradients == 1 + STEPS
 
 
-def test_a_fall_that_values_do_not_show_does_not_count() -> None:
-    """The quadratic promises rest at a distance of 8. A wall is in between."""
+@pytest.mark.parametrize("wall", [0.0, 0.3])
+def test_a_fall_that_values_do_not_show_does_not_count(wall: float) -> None:
+    """The quadratic promises rest at a distance of 8. A wall is in between, at once or a third of the way to `FAR`."""
 
     def walled(x: Tensor) -> Tensor:
-        return 5e3 * x[0] ** 2 + (x[1] - 1.0) ** 2 / 2.0 + 1e9 * (x[1] - 9.0) ** 4
+        return 5e3 * x[0] ** 2 + (x[1] - 1.0) ** 2 / 2.0 + 1e9 * (9.0 - wall - x[1]).relu() ** 4
 
     x = torch.tensor([0.0, 9.0], dtype=DOUBLE)
     assert small_gradient(Function(walled).sample(), x, radius=1e-8, eps=90.0) == math.inf

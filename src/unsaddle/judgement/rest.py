@@ -23,7 +23,7 @@ SETTLED = 1e-3
 """The way ends where less than this share of ε is left of the gradient. Only directions that are softer than 1e-5·L1
 could then lead farther than `FAR`."""
 
-SHARES = (1.0, 0.5, 0.25)
+SHARES = (1.0, 0.5)
 """Shares of the way at which values have to confirm the fall: a valley may be bent."""
 
 CONFIRMED = 0.25
@@ -94,7 +94,7 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
         error: how far the gradient may be off. What is smaller is not followed.
 
     Cost: two gradients and two or three values, if less than `SETTLED`·ε is left after that; else up to 1 + `STEPS`
-    gradients, and three values more.
+    gradients, and two values more.
 
     >>> from unsaddle import Function
     >>> f = Function(lambda x: 5e3 * x[0] ** 2 + (x[1] - 1.0) ** 2 / 2.0)
