@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -182,16 +183,17 @@ class ModelObjective(OverParameters):
         with torch.set_grad_enabled(backward):
             for i, (batch, weight) in enumerate(drawn.weighted()):
                 torch.clear_autocast_cache()  # It holds weights of the last point.
-                versions, added = _versions(batch), self.parameters.gradients()
+                tensors = [t for t in batches.tensors_in(batch) if not t.is_inference()]
+                versions, added = [t._version for t in tensors], self.parameters.gradients() if self._adds else []
                 more = backward and i + 1 < drawn.batches
-                with wrapped.without_reduction(self._model, more):
+                with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
                     value = self._value(batch)
-                    if _versions(batch) != versions:
+                    if [t._version for t in tensors] != versions:
                         raise ValueError(
                             "the loss changed its batch in place, so it would not be the same at the next point; have "
                             "it work on a copy"
                         )
-                    if self._adds and not FlatParameters.still_has(added):
+                    if not FlatParameters.still_has(added):
                         raise ValueError(
                             "the loss changed or dropped gradients that further ones are to be added to: expected it "
                             "to leave .grad alone; take zero_grad() and backward() out of it"
@@ -200,8 +202,10 @@ class ModelObjective(OverParameters):
                     if backward:
                         self._differentiate(value, factor * weight * scale)
                 value = value.detach() if value.dtype in checks.FLOATS else value.detach().float()
-                share = value * weight if weight else torch.zeros_like(value)  # Of weight zero, not even NaN counts.
-                total = value if weight == 1.0 else total + share
+                if weight == 1.0:
+                    total = value
+                else:  # Of weight zero, not even NaN counts.
+                    total = total + (value * weight if weight else torch.zeros_like(value))
                 del value  # Frees its graph before the next one is built.
         if backward and scale != 1.0:
             for parameter in self.parameters.tensors:
@@ -294,7 +298,3 @@ def _chosen(model: nn.Module, chosen: NameFilter | None) -> list[tuple[str, Tens
             known = ", ".join(name for name, _ in named[:5])
             raise ValueError(f"no parameter is called {pattern!r}; there are {known}{', ...' if named[5:] else ''}")
     return [(name, p) for name, p in named if any(fnmatchcase(name, pattern) for pattern in patterns)]
-
-
-def _versions(batch: Any) -> list[int]:
-    return [t._version for t in batches.tensors_in(batch) if not t.is_inference()]
