@@ -50,7 +50,7 @@ ALLOWED = {
     ("curvature/krylov/process.py", "vector", "@"): COMBINED,
     ("curvature/krylov/process.py", "vector", "shape"): COUNT,
     ("curvature/krylov/process.py", "restart", "@"): COMBINED,
-    ("curvature/krylov/process.py", "_orthogonalise", "@"): SUMMED,
+    ("curvature/krylov/process.py", "_orthogonalise", "mv"): SUMMED,
     ("curvature/krylov/process.py", "_orthogonalise", "dot"): SUMMED,
     ("curvature/krylov/process.py", "_columns", "shape"): COUNT,
     ("curvature/krylov/process.py", "_column_blocks", "shape"): HERE,

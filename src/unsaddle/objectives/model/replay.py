@@ -68,7 +68,7 @@ class Replayed(Oracle):
         if self._saved is not None or self._ranks is not None:
             yield
             return
-        with self._untouched() as saved, self._flat.away():
+        with self._untouched() as saved, self._flat.away(saved.home):
             self._saved = saved
             try:
                 yield

@@ -79,7 +79,7 @@ class Saved:
         devices = {p.device for p in parameters.values()} | {t.device for *_, t, _ in self._tensors}
         self._random = RandomState.capture(devices)
         self._hooks = hooks.Silenced(parameters.values() if skip_hooks else ())
-        self._flat, self._home = flat, flat.here()
+        self._flat, self.home = flat, flat.here()
 
     def clear(self) -> None:
         self.drop_gradients()
@@ -97,7 +97,7 @@ class Saved:
 
     def restore(self) -> None:
         reshard(self._sharded)
-        self._flat.assign(self._home)
+        self._flat.assign(self.home)
         for parameter, grad in self._grads:
             parameter.grad = grad
         for grad, content in self._contents:
