@@ -177,9 +177,7 @@ def answer(objective: Objective, x: Tensor, question: Question, ledger: Ledger |
     return confirm(search, name, candidate, scale)
 
 
-def prepare(
-    objective: Objective, x: Tensor, question: Question, ledger: Ledger, held: ExitStack
-) -> tuple[Search, str]:
+def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger, held: ExitStack) -> tuple[Search, str]:
     """Draws F_S, takes ∇F_S(x), and chooses the extractor; returns the search and the extractor's name.
 
     F_S is held until `held` is closed.

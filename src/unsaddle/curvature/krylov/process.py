@@ -79,7 +79,7 @@ class KrylovProcess:
         return size > 0 and (size == self._dimension or self.projection.next_norm <= rounding)
 
     def expand(self, solve: bool = True) -> bool:
-        """Takes one product and extends the basis by it. Returns False, with the Ritz pairs as before, if it was not finite.
+        """Takes one product and extends the basis by it. Returns False, and keeps the Ritz pairs, if it is not finite.
 
         Without `solve` the Ritz pairs stay those of the smaller basis: those of a large one take time.
         """

@@ -40,14 +40,14 @@ class Projection:
 
     def extend(self, products: Sequence[float]) -> None:
         """Adds a column of HQ, `products` = Qᵀ(Hq_last). The Ritz pairs and b stay those of the smaller basis."""
-        j, column = self.size, np.array(products)
-        expected, measured = self._m[j, :j], column[:j]
-        off = np.abs(expected - measured)
-        self.asymmetry = max(self.asymmetry, float(off.max(initial=0.0)))
+        j = self.size
+        expected = self._m[j, :j].tolist()  # Lists: for few numbers they are faster.
+        off = [e - p for e, p in zip(expected, products, strict=False)]
+        self.asymmetry = max(self.asymmetry, *map(abs, off), 0.0)
         self.skew = math.hypot(self.skew, *off)
         # sym(QᵀHQ) is the mean of the expected entry (an off-diagonal, the arrow, or zero) and the measured one.
-        self._m[j, :j] = self._m[:j, j] = (expected + measured) / 2.0
-        self._m[j, j] = column[j]
+        column = np.array([*(e - o / 2.0 for e, o in zip(expected, off, strict=True)), products[j]])
+        self._m[j, : j + 1] = self._m[: j + 1, j] = column
         self.size = j + 1
 
     def follow(self, next_norm: float) -> None:
@@ -74,6 +74,10 @@ class Projection:
         """‖Hu − θu‖ of each Ritz pair: b times the last component."""
         residuals: Array = self.next_norm * np.abs(self.vectors[-1])
         return residuals
+
+    def residual(self, index: int = 0) -> float:
+        """‖Hu − θu‖ of one Ritz pair."""
+        return self.next_norm * abs(float(self.vectors[-1, index]))
 
     def log_missed(self, gamma: float) -> float:
         """log of a bound on (q_0·v)² for any eigenvector v with an eigenvalue ≤ −γ; inf if a Ritz value is ≤ −γ.

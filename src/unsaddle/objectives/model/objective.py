@@ -176,11 +176,11 @@ class ModelObjective(OverParameters):
         )
         return oracle, drawn.size
 
-    def _run(self, drawn: batches.Drawn, backward: bool, factor: float = 1.0) -> Tensor:
+    def _run(self, drawn: batches.Drawn, backward: bool, factor: float = 1.0) -> Any:
         """The mean loss over the batches. If `backward`, adds `factor` times its gradients to `.grad`."""
         scale = 1.0 if self._scaler is None else float(self._scaler.get_scale())
         total: Any = 0.0
-        with torch.set_grad_enabled(backward):
+        with contextlib.nullcontext() if backward else torch.no_grad():
             for i, (batch, weight) in enumerate(drawn.weighted()):
                 torch.clear_autocast_cache()  # It holds weights of the last point.
                 tensors = [t for t in batches.tensors_in(batch) if not t.is_inference()]
@@ -202,16 +202,14 @@ class ModelObjective(OverParameters):
                     if backward:
                         self._differentiate(value, factor * weight * scale)
                 value = value.detach() if value.dtype in checks.FLOATS else value.detach().float()
-                if weight == 1.0:
-                    total = value
-                else:  # Of weight zero, not even NaN counts.
-                    total = total + (value * weight if weight else torch.zeros_like(value))
+                # Of weight zero, not even NaN counts.
+                total = value if weight == 1.0 else total + (value * weight if weight else torch.zeros_like(value))
                 del value  # Frees its graph before the next one is built.
         if backward and scale != 1.0:
             for parameter in self.parameters.tensors:
                 if parameter.grad is not None:
                     parameter.grad = parameter.grad / scale
-        return checks.scalar(total, "the loss")
+        return total
 
     @staticmethod
     def _differentiate(value: Tensor, share: float) -> None:

@@ -151,7 +151,7 @@ class Replayed(Oracle):
         """Raises if a parameter was written to. Writing may bypass version counters, so `at` is compared, too: x, where
         all searches begin."""
         now = self._versions()
-        changed = [] if now == versions else [n for n, *v in zip(self._names, now, versions, strict=True) if v[0] != v[1]]
+        changed = [name for i, name in enumerate(self._names) if now[i] != versions[i]] if now != versions else []
         if at is not None:
             changed.extend(self._flat.differing(at))
         if changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import random
 import struct
 from collections.abc import Iterable, Iterator
@@ -114,14 +115,7 @@ class RandomState:
     @classmethod
     def seeded(cls, seed: int, devices: Iterable[torch.device] = ()) -> RandomState:
         """The states after seeding with `seed`. This does not change the current ones."""
-        SEEDED.seed(seed % 2**32)
-        numbers = SEEDED.get_state()
-        return cls(
-            torch_cpu=torch.Generator().manual_seed(seed).get_state(),
-            accelerators=tuple((d, torch.Generator(d).manual_seed(seed).get_state()) for d in _accelerators(devices)),
-            python=random.Random(seed).getstate(),
-            numpy=(numbers, content(numbers)),
-        )
+        return _seeded(seed, tuple(_accelerators(devices)))
 
     def set(self) -> None:
         self._set_others()
@@ -155,3 +149,15 @@ def _accelerators(devices: Iterable[torch.device]) -> list[torch.device]:
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # Reading a state would initialise CUDA.
         used |= {torch.device("cuda", i) for i in range(torch.cuda.device_count())}
     return sorted(used, key=str)
+
+
+@functools.lru_cache(maxsize=4)  # A model's own seed is asked for again by each search.
+def _seeded(seed: int, accelerators: tuple[torch.device, ...]) -> RandomState:
+    SEEDED.seed(seed % 2**32)
+    numbers = SEEDED.get_state()
+    return RandomState(
+        torch_cpu=torch.Generator().manual_seed(seed).get_state(),
+        accelerators=tuple((d, torch.Generator(d).manual_seed(seed).get_state()) for d in accelerators),
+        python=random.Random(seed).getstate(),
+        numpy=(numbers, content(numbers)),
+    )
