@@ -183,12 +183,11 @@ class ModelObjective(OverParameters):
         with contextlib.nullcontext() if backward else torch.no_grad():
             for i, (batch, weight) in enumerate(drawn.weighted()):
                 torch.clear_autocast_cache()  # It holds weights of the last point.
-                tensors = [t for t in batches.tensors_in(batch) if not t.is_inference()]
-                versions, added = [t._version for t in tensors], self.parameters.gradients() if self._adds else []
+                versions, added = _versions(batch), self.parameters.gradients() if self._adds else []
                 more = backward and i + 1 < drawn.batches
                 with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
                     value = self._value(batch)
-                    if [t._version for t in tensors] != versions:
+                    if _versions(batch) != versions:
                         raise ValueError(
                             "the loss changed its batch in place, so it would not be the same at the next point; have "
                             "it work on a copy"
@@ -296,3 +295,7 @@ def _chosen(model: nn.Module, chosen: NameFilter | None) -> list[tuple[str, Tens
             known = ", ".join(name for name, _ in named[:5])
             raise ValueError(f"no parameter is called {pattern!r}; there are {known}{', ...' if named[5:] else ''}")
     return [(name, p) for name, p in named if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _versions(batch: Any) -> list[int]:
+    return [t._version for t in batches.tensors_in(batch) if not t.is_inference()]
