@@ -54,7 +54,6 @@ ALLOWED = {
     ("curvature/krylov/process.py", "_orthogonalise", "dot"): SUMMED,
     ("curvature/krylov/process.py", "_columns", "shape"): COUNT,
     ("curvature/krylov/process.py", "_column_blocks", "shape"): HERE,
-    ("curvature/krylov/projection.py", "extend", "max"): SMALL,
     ("curvature/krylov/process.py", "_purify", "@"): SUMMED,
     ("curvature/krylov/projection.py", "log_missed_at", "@"): SMALL,
     ("curvature/krylov/projection.py", "log_missed_at", "any"): SMALL,
