@@ -208,7 +208,7 @@ class SampledFunction:
         """Check and count the gradient, show it to the observers, and return it."""
         grad = checks.vector_like(grad, x, "the gradient")
         self._count(x)
-        if grad.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
+        if not self.adds and grad.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
             grad = grad.clone()  # ∇(½‖x‖²) may be x itself, and the caller may change x.
         for observer in self._observers:
             observer(Evaluation(x=x, u=u, scale=scale, value=value, grad=grad, ledger=self.ledger))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ def search(samples: int | None, *, theory: bool) -> Search:
         extractor="neon+",
         theory=theory,
     )
-    return prepare(SUM, torch.ones(D, dtype=torch.float64), question, Ledger())[0]
+    return prepare(SUM, torch.ones(D, dtype=torch.float64), question, Ledger(), ExitStack())[0]
 
 
 @pytest.mark.parametrize(("samples", "theory"), [(None, True), (None, False), (20, False)])

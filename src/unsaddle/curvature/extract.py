@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -161,21 +162,26 @@ def answer_posed(asked: Posed, ledger: Ledger) -> tuple[Posed, Curvature]:
 @with_its_ranks
 def answer(objective: Objective, x: Tensor, question: Question, ledger: Ledger | None = None) -> Curvature:
     """Answers a question. `ledger` counts the cost."""
-    search, name = prepare(objective, checks.point(x), question, Ledger() if ledger is None else ledger)
+    with ExitStack() as held:
+        ledger = Ledger() if ledger is None else ledger
+        search, name = prepare(objective, checks.point(x), question, ledger, held)
+        if search.f_hat.is_finite:
+            try:
+                search, candidate = run(search, EXTRACTORS[name])
+                scale = search.scale if candidate.scale is None else candidate.scale
+            except Inconclusive as reason:
+                return _result(search, name, reason.status)
     if not search.f_hat.is_finite:
         told = not_finite(objective, search.x, search.f_hat.value0, search.f_hat.grad0)
         return _result(search, name, Status.NOT_FINITE, not_finite=told)
-    try:
-        with search.f.held():
-            search, candidate = run(search, EXTRACTORS[name])
-        scale = search.scale if candidate.scale is None else candidate.scale
-    except Inconclusive as reason:
-        return _result(search, name, reason.status)
     return confirm(search, name, candidate, scale)
 
 
-def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger) -> tuple[Search, str]:
-    """Draws F_S, takes ∇F_S(x), and chooses the extractor; returns the search and the extractor's name."""
+def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger, held: ExitStack) -> tuple[Search, str]:
+    """Draws F_S, takes ∇F_S(x), and chooses the extractor; returns the search and the extractor's name.
+
+    F_S is held until `held` is closed.
+    """
     name = checks.choice(question.extractor, "extractor", ("auto", *EXTRACTORS))
     free = auto.free_memory(x.device)
     if name == "auto":
@@ -191,6 +197,7 @@ def prepare(objective: Objective, x: Tensor, question: Question, ledger: Ledger)
     generator, before = torch.Generator().manual_seed(question.seed), ledger.cost
     size = question.sample_size(objective)
     f = objective.sample(size, generator, hessian=EXTRACTORS[name].needs_products, ledger=ledger)
+    held.enter_context(f.held())
     sampled = objective.num_samples is None or f.size < objective.num_samples
     search = Search(
         question=question,

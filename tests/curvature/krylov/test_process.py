@@ -93,10 +93,10 @@ def test_what_is_nearly_inside_the_basis_is_made_orthogonal_to_full_precision() 
         w += new * torch.randn(200, generator=generator, dtype=torch.float64)
         projection = Projection(16)
         for j in range(14):
-            projection.extend(np.ones(j + 1), 1.0)
+            projection.extend([1.0] * (j + 1))
         rows = torch.cat([basis, w.unsqueeze(0)])
-        _, length, _ = _orthogonalise(rows, projection)
         w = rows[-1]
+        _, length, _ = _orthogonalise(rows, w, projection, solve=True)
         assert length == pytest.approx(float(w.norm()), rel=1e-6)
         assert float((basis @ w).norm()) <= 1e-13 * length
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
 from unsaddle.curvature.krylov.projection import Array, Projection
+
+
+def extend(projection: Projection, products: Sequence[float], b: float) -> None:
+    """One step of the projection: a column, b, and the Ritz pairs."""
+    projection.extend(products)
+    projection.follow(b)
+    projection.take(projection.solved())
 
 
 class Lanczos:
@@ -38,7 +45,7 @@ class Lanczos:
             again = q.T @ w
             w, h = w - q @ again, h + again
         b = float(np.linalg.norm(w))
-        self.projection.extend(h, b)
+        extend(self.projection, h.tolist(), b)
         self.basis.append(w / b)
 
     def restart(self, keep: int) -> None:
@@ -143,8 +150,8 @@ def test_the_bound_holds_at_a_gamma_that_grew_past_ritz_values_of_earlier_bases(
 
 def test_products_that_are_not_symmetric_show() -> None:
     projection = Projection(4)
-    projection.extend(np.array([1.0]), 0.5)
-    projection.extend(np.array([0.7, 2.0]), 0.1)
+    extend(projection, [1.0], 0.5)
+    extend(projection, [0.7, 2.0], 0.1)
     assert projection.asymmetry == pytest.approx(0.2)
     assert projection.values.sum() == pytest.approx(3.0)
     assert projection.vectors @ np.diag(projection.values) @ projection.vectors.T == pytest.approx(
@@ -188,6 +195,6 @@ def test_the_bound_at_a_level_holds_for_every_eigenvector(capacity: int) -> None
 
 def test_at_a_ritz_value_nothing_is_excluded() -> None:
     projection = Projection(2)
-    projection.extend(np.array([1.0]), 0.5)
+    extend(projection, [1.0], 0.5)
     assert projection.log_missed_at(1.0) == math.inf
     assert projection.log_missed_at(0.0) < 0.0

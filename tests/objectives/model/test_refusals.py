@@ -110,6 +110,17 @@ def test_a_loss_that_changes_its_batch_is_refused():
         F.sample(5, rng()).grad(F.point)
 
 
+def test_a_loss_that_takes_something_out_of_its_batch_is_refused():
+    batch = dict(zip(("inputs", "targets"), DATA[:], strict=True))
+
+    def loss(m, batch):
+        return regress(m, (batch["inputs"], batch.pop("targets")))
+
+    F = ModelObjective(network(), loss, [batch])
+    with pytest.raises(ValueError, match="the loss changed its batch in place"):
+        F.sample().grad(F.point)
+
+
 def test_a_loss_without_a_gradient_is_refused():
     F = ModelObjective(network(), lambda m, b: regress(m, b).detach(), DATA)
     with pytest.raises(ValueError, match="the loss does not depend on the parameters through autograd"):

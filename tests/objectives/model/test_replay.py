@@ -120,4 +120,4 @@ def test_a_search_saves_the_model_once(monkeypatch):
     monkeypatch.setattr(restore.Saved, "__init__", counted)
     found = negative_curvature(F, max_gradients=60)
     assert found.cost.gradients == 6
-    assert len(saved) == 2  # For the gradient at x, and for the search.
+    assert len(saved) == 1

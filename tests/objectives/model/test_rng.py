@@ -1,7 +1,10 @@
 """States of random numbers: read and set exactly, also where NumPy's memory does not tell all of its state."""
 
+import random
+
 import numpy as np
 import pytest
+import torch
 
 from unsaddle.objectives.model.rng import NumpyNumbers, RandomState, content
 
@@ -67,3 +70,21 @@ def test_a_twister_laid_out_in_another_way_is_left_to_numpy() -> None:
     assert float(np.random.rand()) == float(np.random.RandomState(2).rand())
     numbers.set(*before)
     assert np.array_equal(np.random.get_state()[1], before[0][1])
+
+
+@pytest.mark.parametrize("inside", [0, 1, 2, 701])
+def test_states_are_set_again_wherever_numbers_were_drawn(inside: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And left alone where none were: nothing is drawn to tell whether a normal is in store."""
+    start, calls = RandomState.seeded(5), []
+    true = np.random.standard_normal
+    with start.in_force():
+        for _ in range(3):
+            assert np.random.randn(inside).tolist() == np.random.RandomState(5).randn(inside).tolist()
+            torch.rand(inside), random.random()
+            start.set_again()
+            assert torch.rand(()) == torch.rand((), generator=torch.Generator().manual_seed(5))
+            assert random.random() == random.Random(5).random()
+            start.set_again()
+        monkeypatch.setattr(np.random, "standard_normal", lambda: (calls.append(1), true())[1])
+        start.set_again()
+        assert not calls

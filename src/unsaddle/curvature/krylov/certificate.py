@@ -217,7 +217,7 @@ def krylov(
 
     def fine_enough() -> bool:
         below = settings.fine * gamma()
-        known = seen.values[0] < -below and seen.residuals[0] <= settings.accuracy * abs(float(seen.values[0]))
+        known = seen.values[0] < -below and seen.residual() <= settings.accuracy * abs(float(seen.values[0]))
         return bool(below > 0.0 and (known or seen.log_missed(below) <= softly))
 
     def ends() -> tuple[Tensor, ...]:
@@ -254,13 +254,13 @@ def krylov(
             observer(step, process.vector(0))
         if process.largest == 0.0:
             return candidate(Status.FLAT)
-        low_enough = lowest <= -gamma() / 2.0
-        if low_enough and (process.exhausted or seen.residuals[0] <= settings.accuracy * abs(lowest)):
+        low_enough, exhausted = lowest <= -gamma() / 2.0, process.exhausted
+        if low_enough and (exhausted or seen.residual() <= settings.accuracy * abs(lowest)):
             return candidate(Status.FOUND, process.vector(0))
         # What was proven for this start stays proven, also for the larger γ of a larger L1.
         proven = proven or (not low_enough and seen.log_missed(gamma()) <= allowed)
         last = step + 1 >= min(settings.farther, settings.num_steps)
-        if process.exhausted or (proven and not low_enough and (last or fine_enough())):
+        if exhausted or (proven and not low_enough and (last or fine_enough())):
             return candidate(Status.NOTHING_FOUND, deciding=ends())
         if process.full and step + 1 < settings.num_steps:
             process.restart()

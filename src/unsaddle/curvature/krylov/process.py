@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.curvature.krylov.projection import Pairs, Projection
-from unsaddle.vectors import Array
+from unsaddle.curvature.krylov.projection import Projection
 
 Operator = Callable[[Tensor, Tensor], object]
 """(q, out): writes Hq into `out`."""
@@ -24,9 +24,9 @@ KEEP_LOWEST, KEEP_HIGHEST = 8, 4
 """Ritz vectors that a restart keeps of 20 vectors; other bases keep the same share. The lowest are looked for. The
 highest would come back and cost steps again."""
 
-LEFTOVER = {torch.float32: 1e-5, torch.float64: 1e-13}
-"""A new vector is orthogonalised again if its part in the basis is longer than this share of it: about a hundred
-roundings, far below the error of a product."""
+LEFTOVER = {torch.float32: 1e-4, torch.float64: 1e-13}
+"""A new vector is orthogonalised again if its part in the basis is longer than this share of it. In float32 that is far
+below the error of a product, and below √eps, up to which M is the projected Hessian to full precision (Simon 1984)."""
 
 BREAKDOWN = 10.0
 """The space is invariant if no more than so many roundings of the largest eigenvalue are left of a product."""
@@ -79,20 +79,22 @@ class KrylovProcess:
         return size > 0 and (size == self._dimension or self.projection.next_norm <= rounding)
 
     def expand(self, solve: bool = True) -> bool:
-        """Takes one product and extends the basis by it. Returns False, with no change, if it was not finite.
+        """Takes one product and extends the basis by it. Returns False, and keeps the Ritz pairs, if it is not finite.
 
         Without `solve` the Ritz pairs stay those of the smaller basis: those of a large one take time.
         """
-        j = self.projection.size
-        w = self._basis[j + 1]
-        self._operator(self._basis[j], w)
-        products, b, pairs = _orthogonalise(self._basis[: j + 2], self.projection, solve)
+        seen, j = self.projection, self.projection.size
+        q, w = self._basis[j], self._basis[j + 1]
+        self._operator(q, w)
+        products, b, pairs = _orthogonalise(self._basis[: j + 2], w, seen, solve)
         length = math.hypot(b, *products)
         if not math.isfinite(length):
+            seen.size = j
             return False
-        self.projection.extend(products, b, pairs, solve=solve)
+        seen.follow(b)
         self.largest = max(self.largest, length)
         if solve:
+            seen.take(pairs)
             self._note_largest()
         if b > 0.0:
             w.div_(b)
@@ -149,30 +151,31 @@ class KrylovProcess:
         self._basis[keep] = self._basis[size]
 
 
-def _orthogonalise(rows: Tensor, projection: Projection, solve: bool = True) -> tuple[Array, float, Pairs | None]:
+def _orthogonalise(rows: Tensor, w: Tensor, projection: Projection, solve: bool) -> tuple[list[float], float, Any]:
     """w ← w − QQᵀw in place, of rows = (Q, w); returns Qᵀw, the length of the new w, and the Ritz pairs with `solve`.
 
     Q is read twice: for h = Qᵀw, and then, block by block in the cache, for w − Qh, its length, and its part in Q that
     rounding has left. Only if this part is too long is it taken out too ("twice is enough"). It is rounding of h, which
-    the Ritz pairs need not know. On several ranks, those of the first come with the second message: processors round
-    eigenvalues differently, and all ranks must decide alike.
+    the projection need not know. On several ranks, the Ritz pairs of the first come with the second message: processors
+    round eigenvalues differently, and all ranks must decide alike.
     """
-    basis, w = rows[:-1], rows[-1]
-    taken = vectors.summed(basis @ w)
+    basis = rows[:-1]
+    taken = vectors.summed(torch.mv(basis, w))
     left = None
     for block in _column_blocks(rows):
         torch.addmv(block[-1], block[:-1].T, taken, alpha=-1.0, out=block[-1])
-        left = block @ block[-1] if left is None else torch.addmv(left, block, block[-1], out=left)
+        left = torch.mv(block, block[-1]) if left is None else torch.addmv(left, block, block[-1], out=left)
     assert left is not None
-    products = np.array(taken.tolist())
-    own = projection.solved(products) if solve else ()
-    (*leftover, squared), *pairs = vectors.summed_and_said(left, *own)
+    products = taken.tolist()
+    if not math.isfinite(math.hypot(*products)):  # On all ranks alike.
+        return products, math.nan, ()
+    projection.extend(products)
+    (*leftover, squared), *pairs = vectors.summed_and_said(left, *(projection.solved() if solve else ()))
     length = _length(w, squared)
     if not math.hypot(*leftover) <= LEFTOVER[w.dtype] * length:
         torch.addmv(w, basis.T, torch.tensor(leftover, dtype=w.dtype, device=w.device), alpha=-1.0, out=w)
-        products = products + leftover
         length = _length(w, float(vectors.summed(torch.dot(w, w))))
-    return products, length, (pairs[0], pairs[1]) if pairs else None
+    return products, length, pairs
 
 
 def _length(w: Tensor, squared: float) -> float:

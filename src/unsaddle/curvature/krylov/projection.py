@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from unsaddle.vectors import Array
 
@@ -29,48 +31,36 @@ class Projection:
     """
 
     def __init__(self, capacity: int) -> None:
-        self._m = np.zeros((capacity + 1, capacity + 1))
+        self._matrix = torch.zeros(capacity + 1, capacity + 1, dtype=torch.float64)
+        self._m: Array = self._matrix.numpy()  # The same memory.
         self.size = self._first = 0
         self.next_norm = self.asymmetry = self.skew = 0.0
         self._earlier: list[tuple[Array, Array]] = []
         self.values, self.vectors = np.empty(0), np.empty((0, 0))
 
-    def solved(self, products: Array | None = None) -> Pairs:
-        """The Ritz pairs after `extend` by these products, or as it is; nan if not finite."""
+    def extend(self, products: Sequence[float]) -> None:
+        """Adds a column of HQ, `products` = Qᵀ(Hq_last). The Ritz pairs and b stay those of the smaller basis."""
         j = self.size
-        if products is None:
-            return _eigh(self._m[:j, :j].copy())
-        if not math.isfinite(math.hypot(*products)):
-            return np.full(j + 1, math.nan), np.full((j + 1, j + 1), math.nan)
-        return _eigh(self._grown(products))
-
-    def extend(self, products: Array, next_norm: float, pairs: Pairs | None = None, *, solve: bool = True) -> None:
-        """Adds a column of HQ: `products` = Qᵀ(Hq_last), `next_norm` = b, and the Ritz pairs if they are known already.
-
-        Without `solve`, the Ritz pairs stay those of the smaller basis.
-        """
-        j = self.size
-        off = np.abs(self._m[:j, j] - products[:j])
-        self.asymmetry = max(self.asymmetry, float(off.max(initial=0.0)))
+        expected = self._m[j, :j].tolist()  # Lists: for few numbers they are faster.
+        off = [e - p for e, p in zip(expected, products, strict=False)]
+        self.asymmetry = max(self.asymmetry, *map(abs, off), 0.0)
         self.skew = math.hypot(self.skew, *off)
-        self._m[: j + 1, : j + 1] = self._grown(products)
-        self.size, self.next_norm = j + 1, next_norm
-        self._m[j + 1, j] = self._m[j, j + 1] = next_norm
-        if solve:
-            self.take(self.solved() if pairs is None else pairs)
+        # sym(QᵀHQ) is the mean of the expected entry (an off-diagonal, the arrow, or zero) and the measured one.
+        column = np.array([*(e - o / 2.0 for e, o in zip(expected, off, strict=True)), products[j]])
+        self._m[j, : j + 1] = self._m[: j + 1, j] = column
+        self.size = j + 1
+
+    def follow(self, next_norm: float) -> None:
+        """Sets b, the length of what the last product has outside of the basis."""
+        self.next_norm = self._m[self.size, self.size - 1] = self._m[self.size - 1, self.size] = next_norm
+
+    def solved(self) -> Pairs:
+        """The Ritz pairs."""
+        return _eigh(self._matrix[: self.size, : self.size])
 
     def take(self, pairs: Pairs) -> None:
         """Sets the Ritz pairs, as `solved` has them."""
         self.values, self.vectors = pairs
-
-    def _grown(self, products: Array) -> Array:
-        """M with one row and one column more."""
-        j = self.size
-        grown = self._m[: j + 1, : j + 1].copy()
-        grown[j, j] = products[j]
-        # sym(QᵀHQ) is the mean of the expected entry (an off-diagonal, the arrow, or zero) and the measured one.
-        grown[:j, j] = grown[j, :j] = (grown[:j, j] + products[:j]) / 2.0
-        return grown
 
     skew: float
     """‖QᵀHQ − its transpose‖_F, as far as entries were measured twice: an observed error of the products."""
@@ -84,6 +74,10 @@ class Projection:
         """‖Hu − θu‖ of each Ritz pair: b times the last component."""
         residuals: Array = self.next_norm * np.abs(self.vectors[-1])
         return residuals
+
+    def residual(self, index: int = 0) -> float:
+        """‖Hu − θu‖ of one Ritz pair."""
+        return self.next_norm * abs(float(self.vectors[-1, index]))
 
     def log_missed(self, gamma: float) -> float:
         """log of a bound on (q_0·v)² for any eigenvector v with an eigenvalue ≤ −γ; inf if a Ritz value is ≤ −γ.
@@ -135,10 +129,10 @@ class Projection:
         return kept
 
 
-def _eigh(matrix: Array) -> Pairs:
+def _eigh(matrix: Tensor) -> Pairs:
     """Eigenvalues and eigenvectors, by torch.
 
     NumPy's BLAS has its own threads. They keep the cores busy after the call, and slow the next gradient.
     """
-    values, vectors = torch.linalg.eigh(torch.from_numpy(matrix))
+    values, vectors = torch.linalg.eigh(matrix)
     return values.numpy(), vectors.numpy()

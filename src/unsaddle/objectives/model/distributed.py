@@ -45,13 +45,13 @@ def reshard(modules: Iterable[Any]) -> None:
         module.reshard()
 
 
-def without_reduction(model: nn.Module, active: bool = True) -> contextlib.AbstractContextManager[object]:
-    """Inside, if `active`, DDP adds up gradients on each rank; the next backward outside reduces them once.
+def without_reduction(model: nn.Module) -> contextlib.AbstractContextManager[object]:
+    """Inside, DDP adds up gradients on each rank; the next backward outside reduces them once.
 
     This does not change FSDP2, which would have to hold all gradients unsharded.
     """
     stack = contextlib.ExitStack()
-    for module in replicas(model) if active else ():
+    for module in replicas(model):
         stack.enter_context(module.no_sync())
     return stack
 

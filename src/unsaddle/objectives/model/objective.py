@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -175,23 +176,23 @@ class ModelObjective(OverParameters):
         )
         return oracle, drawn.size
 
-    def _run(self, drawn: batches.Drawn, backward: bool, factor: float = 1.0) -> Tensor:
+    def _run(self, drawn: batches.Drawn, backward: bool, factor: float = 1.0) -> Any:
         """The mean loss over the batches. If `backward`, adds `factor` times its gradients to `.grad`."""
         scale = 1.0 if self._scaler is None else float(self._scaler.get_scale())
         total: Any = 0.0
-        with torch.set_grad_enabled(backward):
+        with contextlib.nullcontext() if backward else torch.no_grad():
             for i, (batch, weight) in enumerate(drawn.weighted()):
                 torch.clear_autocast_cache()  # It holds weights of the last point.
-                versions, added = _versions(batch), self.parameters.gradients()
+                versions, added = _versions(batch), self.parameters.gradients() if self._adds else []
                 more = backward and i + 1 < drawn.batches
-                with wrapped.without_reduction(self._model, more):
+                with wrapped.without_reduction(self._model) if more else contextlib.nullcontext():
                     value = self._value(batch)
                     if _versions(batch) != versions:
                         raise ValueError(
                             "the loss changed its batch in place, so it would not be the same at the next point; have "
                             "it work on a copy"
                         )
-                    if self._adds and not FlatParameters.still_has(added):
+                    if not FlatParameters.still_has(added):
                         raise ValueError(
                             "the loss changed or dropped gradients that further ones are to be added to: expected it "
                             "to leave .grad alone; take zero_grad() and backward() out of it"
@@ -200,14 +201,14 @@ class ModelObjective(OverParameters):
                     if backward:
                         self._differentiate(value, factor * weight * scale)
                 value = value.detach() if value.dtype in checks.FLOATS else value.detach().float()
-                share = value * weight if weight else torch.zeros_like(value)  # Of weight zero, not even NaN counts.
-                total = value if weight == 1.0 else total + share
+                # Of weight zero, not even NaN counts.
+                total = value if weight == 1.0 else total + (value * weight if weight else torch.zeros_like(value))
                 del value  # Frees its graph before the next one is built.
         if backward and scale != 1.0:
             for parameter in self.parameters.tensors:
                 if parameter.grad is not None:
                     parameter.grad = parameter.grad / scale
-        return checks.scalar(total, "the loss")
+        return total
 
     @staticmethod
     def _differentiate(value: Tensor, share: float) -> None:

@@ -132,12 +132,11 @@ class FlatParameters:
         self._remembered, self._remembered_parts = None, ()
 
     @contextlib.contextmanager
-    def away(self) -> Iterator[None]:
-        """Inside, the parameters move from where they are now, and nobody sets them back after each evaluation.
+    def away(self, home: Tensor) -> Iterator[None]:
+        """Inside, the parameters move from `home`, where they are now, and nobody sets them back after each evaluation.
 
         A small vector is held for the points that they move to: it is added to at once, not part by part.
         """
-        home = self.remembered()
         before = self._away, self._probe
         self._away = True
         if len(self._runs) == 1 and self._probe is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,8 @@ from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.objectives.model.restore import Saved, untouched
 from unsaddle.objectives.model.rng import RandomState
 from unsaddle.ranks import Ranks
+
+T = TypeVar("T")
 
 
 class Replayed(Oracle):
@@ -55,7 +58,8 @@ class Replayed(Oracle):
         self._skip_hooks, self._ranks, self._add = skip_hooks, ranks, add
         self._sharded = sharded(m for module in modules for m in module.modules())
         named = [(name, p) for module in modules for name, p in module.named_parameters()]
-        self._watched = {id(p): (name, p) for name, p in (*named, *zip(flat.names, flat.tensors, strict=True))}
+        watched = {id(p): (name, p) for name, p in (*named, *zip(flat.names, flat.tensors, strict=True))}
+        self._names, self._watched = zip(*watched.values(), strict=True)
         self._saved: Saved | None = None
 
     @contextlib.contextmanager
@@ -64,7 +68,7 @@ class Replayed(Oracle):
         if self._saved is not None or self._ranks is not None:
             yield
             return
-        with self._untouched() as saved, self._flat.away():
+        with self._untouched() as saved, self._flat.away(saved.home):
             self._saved = saved
             try:
                 yield
@@ -91,8 +95,10 @@ class Replayed(Oracle):
         if self._add is None or out.is_inference():  # Autograd cannot write to inference tensors.
             super().add_grad_at_sum(out, x, u, scale, weight, afresh)
             return
-        with self._at(x, u, scale) as check_unchanged:
+
+        def run(check_unchanged: Callable[[], None]) -> None:
             added = AddedUp(self._flat, out.zero_() if afresh else out)
+            assert self._add is not None
             checks.scalar(self._add(weight), self._what)
             check_unchanged()
             if added.replaced():
@@ -102,10 +108,12 @@ class Replayed(Oracle):
                 )
             self._check_gradient(added.anything)
 
+        self._at(x, u, scale, run)
+
     def _evaluate(
         self, x: Tensor, u: Tensor | None = None, scale: float = 1.0, *, backward: bool = True, mean: bool = True
     ) -> tuple[Tensor, Tensor]:
-        with self._at(x, u, scale) as check_unchanged:
+        def run(check_unchanged: Callable[[], None]) -> tuple[Tensor, Tensor]:
             value = checks.scalar(self._run(backward), self._what).detach()
             value = value.clone() if mean else value  # It may be a tensor that is put back.
             reshard(self._sharded)
@@ -117,32 +125,41 @@ class Replayed(Oracle):
             self._check_gradient(self._flat.has_gradient())
             return value, self._flat.gradient(release=True)
 
-    @contextlib.contextmanager
-    def _at(self, x: Tensor, u: Tensor | None, scale: float) -> Iterator[Callable[[], None]]:
-        """Inside, the parameters are x + scale·u. Yields a function that raises if they were changed."""
+        return self._at(x, u, scale, run)
+
+    def _at(self, x: Tensor, u: Tensor | None, scale: float, run: Callable[[Callable[[], None]], T]) -> T:
+        """What `run` returns with the parameters at x + scale·u. Its argument raises if they were changed."""
+
+        def moved() -> T:
+            self._flat.move(x, u, scale)
+            versions = self._versions()
+            with torch.enable_grad():
+                return run(lambda: self._check_unchanged(x if u is None else None, versions))
+
         held, self._saved = self._saved, None  # An evaluation inside of this one saves the model for itself.
+        if held is None:
+            with self._untouched():
+                return moved()
         try:
-            with self._untouched() if held is None else held.one_more(self._start):
-                self._flat.move(x, u, scale)
-                versions = self._versions()
-
-                def check_unchanged() -> None:
-                    now = self._versions()
-                    pairs = zip(self._watched.values(), versions, now, strict=True) if now != versions else ()
-                    changed = [name for (name, _), before, after in pairs if before != after]
-                    if u is None:  # Writing may bypass version counters. All searches begin at x, so compare here.
-                        changed.extend(self._flat.differing(x))
-                    if changed:
-                        raise RuntimeError(
-                            f"{self._what} changed {changed[0]!r} while it was evaluated, so its gradients mean "
-                            "nothing: expected forward and backward alone; take out what steps an optimizer or writes "
-                            "to weights (a step in a hook or in the closure, Embedding(max_norm=...))"
-                        )
-
-                with torch.enable_grad():
-                    yield check_unchanged
+            held.begin_again(self._start)
+            return moved()
         finally:
+            held.drop_gradients()
             self._saved = held
+
+    def _check_unchanged(self, at: Tensor | None, versions: list[int]) -> None:
+        """Raises if a parameter was written to. Writing may bypass version counters, so `at` is compared, too: x, where
+        all searches begin."""
+        now = self._versions()
+        changed = [name for i, name in enumerate(self._names) if now[i] != versions[i]] if now != versions else []
+        if at is not None:
+            changed.extend(self._flat.differing(at))
+        if changed:
+            raise RuntimeError(
+                f"{self._what} changed {changed[0]!r} while it was evaluated, so its gradients mean nothing: expected "
+                "forward and backward alone; take out what steps an optimizer or writes to weights (a step in a hook "
+                "or in the closure, Embedding(max_norm=...))"
+            )
 
     def _untouched(self) -> contextlib.AbstractContextManager[Saved]:
         return untouched(self._flat, self._modules, start=self._start, skip_hooks=self._skip_hooks)
@@ -156,4 +173,4 @@ class Replayed(Oracle):
 
     def _versions(self) -> list[int]:
         """Version counters of all parameters, also frozen ones. Writing changes them, except that of `assign`."""
-        return [parameter._version for _, parameter in self._watched.values()]
+        return [parameter._version for parameter in self._watched]

@@ -79,28 +79,25 @@ class Saved:
         devices = {p.device for p in parameters.values()} | {t.device for *_, t, _ in self._tensors}
         self._random = RandomState.capture(devices)
         self._hooks = hooks.Silenced(parameters.values() if skip_hooks else ())
-        self._flat, self._home = flat, flat.here()
+        self._flat, self.home = flat, flat.here()
 
     def clear(self) -> None:
-        for parameter, _ in self._grads:
-            parameter.grad = None
+        self.drop_gradients()
         self._hooks.silence()
         torch.clear_autocast_cache()
 
-    @contextlib.contextmanager
-    def one_more(self, start: RandomState) -> Iterator[None]:
+    def begin_again(self, start: RandomState) -> None:
         """For one more evaluation inside: all but the parameters is as for the first one. Faster than `restore`."""
         self._restore_modules()
-        start.set()
-        try:
-            yield
-        finally:
-            for parameter, _ in self._grads:
-                parameter.grad = None
+        start.set_again()
+
+    def drop_gradients(self) -> None:
+        for parameter, _ in self._grads:
+            parameter.grad = None
 
     def restore(self) -> None:
         reshard(self._sharded)
-        self._flat.assign(self._home)
+        self._flat.assign(self.home)
         for parameter, grad in self._grads:
             parameter.grad = grad
         for grad, content in self._contents:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import random
 import struct
 from collections.abc import Iterable, Iterator
@@ -48,6 +49,10 @@ class NumpyNumbers:
             self._content = content(self._state)
         return self._state, self._content
 
+    def is_at(self, memory: bytes) -> bool:
+        """Whether the generator's memory is this, which is all of its state if that was last set here."""
+        return bool(memory) and memory == self._content and self._is_twister() and self._memory().raw == memory
+
     def set(self, state: Any, memory: bytes) -> None:
         if memory and self._is_known():
             self._memory().raw = memory
@@ -57,8 +62,7 @@ class NumpyNumbers:
 
     def _is_known(self) -> bool:
         """Whether the state is still the one that was last read or set, and no normal number is in store."""
-        twister = self._usable and type(np.random.mtrand.get_bit_generator()) is np.random.MT19937
-        if not (self._content and twister and self._memory().raw == self._content):
+        if not self.is_at(self._content):
             return False
         number = np.random.standard_normal()
         if self._memory().raw == self._content:  # It was in store, and goes back there.
@@ -68,6 +72,9 @@ class NumpyNumbers:
         np.random.standard_normal()  # The second of the pair that was drawn.
         self._memory().raw = self._content
         return True
+
+    def _is_twister(self) -> bool:
+        return self._usable and type(np.random.mtrand.get_bit_generator()) is np.random.MT19937
 
     def _memory(self) -> Any:
         return TWISTER.from_address(np.random.mtrand.get_bit_generator().ctypes.state_address)
@@ -108,21 +115,23 @@ class RandomState:
     @classmethod
     def seeded(cls, seed: int, devices: Iterable[torch.device] = ()) -> RandomState:
         """The states after seeding with `seed`. This does not change the current ones."""
-        SEEDED.seed(seed % 2**32)
-        numbers = SEEDED.get_state()
-        return cls(
-            torch_cpu=torch.Generator().manual_seed(seed).get_state(),
-            accelerators=tuple((d, torch.Generator(d).manual_seed(seed).get_state()) for d in _accelerators(devices)),
-            python=random.Random(seed).getstate(),
-            numpy=(numbers, content(numbers)),
-        )
+        return _seeded(seed, tuple(_accelerators(devices)))
 
     def set(self) -> None:
+        self._set_others()
+        NUMPY.set(*self.numpy)
+
+    def set_again(self) -> None:
+        """`set`, where these states were the last that were set. NumPy's is not set if nobody drew from it."""
+        self._set_others()
+        if not NUMPY.is_at(self.numpy[1]):
+            NUMPY.set(*self.numpy)
+
+    def _set_others(self) -> None:
         torch.set_rng_state(self.torch_cpu)
         for device, state in self.accelerators:
             get_device_module(device).set_rng_state(state, device)
         random.setstate(self.python)
-        NUMPY.set(*self.numpy)
 
     @contextlib.contextmanager
     def in_force(self, devices: Iterable[torch.device] = ()) -> Iterator[None]:
@@ -140,3 +149,15 @@ def _accelerators(devices: Iterable[torch.device]) -> list[torch.device]:
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # Reading a state would initialise CUDA.
         used |= {torch.device("cuda", i) for i in range(torch.cuda.device_count())}
     return sorted(used, key=str)
+
+
+@functools.lru_cache(maxsize=4)  # A model's own seed is asked for again by each search.
+def _seeded(seed: int, accelerators: tuple[torch.device, ...]) -> RandomState:
+    SEEDED.seed(seed % 2**32)
+    numbers = SEEDED.get_state()
+    return RandomState(
+        torch_cpu=torch.Generator().manual_seed(seed).get_state(),
+        accelerators=tuple((d, torch.Generator(d).manual_seed(seed).get_state()) for d in accelerators),
+        python=random.Random(seed).getstate(),
+        numpy=(numbers, content(numbers)),
+    )
