@@ -108,6 +108,8 @@ def test_it_says_that_it_runs_the_file(file: Any) -> None:
         (PLAIN.format(x="[0.0, 0.0]"), ("--gamma", "-1"), "gamma must be"),
         (PLAIN.format(x="[0.0, 0.0]"), ("--checkpoint", "nowhere.pt"), "nowhere.pt: there is no such file"),
         ("def objective():\n    raise RuntimeError('of my own')", (), "failed: RuntimeError: of my own"),
+        ("def objective():\n    raise ValueError('of my own')", (), ", in objective\n    raise ValueError"),
+        (PLAIN.format(x="[0.0]"), (), "called with float64 of shape (1,)"),
     ],
 )
 def test_mistakes_end_with_three(file: Any, text: str, options: Any, complaint: str) -> None:

@@ -145,7 +145,7 @@ def test_at_a_saddle_a_jac_that_is_swapped_or_zero_is_named_and_not_fun(jac, bou
     assert "kink" not in str(raised.value)
 
 
-@pytest.mark.parametrize("fun, jac", [(lambda x: 3.0, np.zeros_like), (lambda x: np.abs(x).sum(), np.sign)])
+@pytest.mark.parametrize(("fun", "jac"), [(lambda x: 3.0, np.zeros_like), (lambda x: np.abs(x).sum(), np.sign)])
 def test_a_constant_and_a_kink_are_not_blamed_on_jac(fun, jac):
     assert minimize(fun, [0.0, 0.0], jac=jac).status == UNDECIDED
 
