@@ -53,7 +53,7 @@ def file(tmp_path: Path) -> Any:
 @pytest.mark.parametrize(
     ("x", "code", "head"),
     [
-        ("[0.0, 2.0**0.5]", 0, "A minimum, up to"),
+        ("[0.0, 2.0**0.5]", 0, "A minimum: no curvature below"),
         ("[0.0, 0.0]", 1, "A saddle. F falls by 0.75"),
         ("[0.3, 0.3]", 2, "Not stationary."),
         ("[float('nan'), 0.0]", 2, "Undecided."),

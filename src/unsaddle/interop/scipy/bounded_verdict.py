@@ -52,7 +52,7 @@ NOT_LOWER = "One variable is at its bound with a derivative of zero. Along the l
 
 COPOSITIVE = (
     "There is a curvature of {:.3g} along a direction that may lead out of the bounds. Along the lines tried, values "
-    "inside do not fall. Whether the Hessian is copositive is not known: start inside of the bounds."
+    "inside do not fall; other lines may lead down. Start inside of the bounds."
 )
 
 
