@@ -31,8 +31,8 @@ class ModelObjective(OverParameters):
 
     Args:
         model: any module, also compiled or with checkpointing. It runs in its current mode, train or eval.
-        loss: `loss(model, batch) -> scalar`, the *mean* over the rows of the batch. It moves the batch to a device and
-            enters autocast, if needed.
+        loss: `loss(model, batch) -> scalar`, the *mean* over the rows of the batch. A sum is warned of, if its code
+            mentions one. It moves the batch to a device and enters autocast, if needed.
         data: a Dataset; a DataLoader, of which the data set, `collate_fn` and `batch_size` are used; or a list of
             batches, which are one sample each and weigh the same.
         micro_batch: the most rows that go through the model at once; by default the loader's batch size, or 128. Rows
