@@ -65,7 +65,9 @@ def careful_search(search: Search) -> Candidate:
     if first is not None and first.vector is not None:  # It was measured already, and was not confirmed.
         failed, first = replace(first, survey=around).with_jump(), None
         attempts.learn(failed)
-    seen, may_end = kept or failed, search.question.ends_where_steep and not search.sampled
+    # Where half precision may be inside, gradients alone do not make a point not stationary: the searches tell.
+    may_end = search.question.ends_where_steep and not search.sampled and not around.suspicious
+    seen = kept or failed
     if may_end and seen is not None and leads_down(search, seen.scale.smoothness):
         return kept or _undecided(search, seen, attempts)
     while attempts.left:
