@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -155,6 +155,32 @@ def callback(value: Any, takes: str) -> None:
         raise TypeError(f"callback must take {takes}, got {value!r}; leave it out if there is none")
 
 
+def called(name: str, fun: Callable[..., Any], *arguments: Any, advice: str = "") -> Any:
+    """`fun(*arguments)`, code of the user's own. An error gets a note of what it was called with, and what to check."""
+    try:
+        return fun(*arguments)
+    except Exception as error:
+        told = ", ".join(described(argument) for argument in arguments)
+        check = advice or "Check that it is meant for an x of that shape and dtype."
+        error.add_note(f"The error came out of your own {name}, which was called with {told}. {check}")
+        raise
+
+
+def described(value: Any) -> str:
+    """The shapes and dtypes of an argument.
+
+    >>> described((torch.zeros(2, 3), {"label": np.zeros(2)}, "a"))
+    '(float32 of shape (2, 3), {label: float64 of shape (2,)}, str)'
+    """
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{_short(value.dtype)} of shape {tuple(value.shape)}"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {described(part)}' for key, part in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(described, value))})"
+    return type(value).__name__
+
+
 def in_range(function: F) -> F:
     """Decorator: if one of our formulas overflows or divides by zero, and an argument is extreme, that is the reason.
 
@@ -202,5 +228,5 @@ def module_of(error: BaseException) -> str:
     return "" if frame is None else str(frame.tb_frame.f_globals.get("__name__", ""))
 
 
-def _short(dtype: torch.dtype) -> str:
+def _short(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")

@@ -53,7 +53,7 @@ def file(tmp_path: Path) -> Any:
 @pytest.mark.parametrize(
     ("x", "code", "head"),
     [
-        ("[0.0, 2.0**0.5]", 0, "A minimum, up to"),
+        ("[0.0, 2.0**0.5]", 0, "A minimum: no curvature below"),
         ("[0.0, 0.0]", 1, "A saddle. F falls by 0.75"),
         ("[0.3, 0.3]", 2, "Not stationary."),
         ("[float('nan'), 0.0]", 2, "Undecided."),
@@ -108,6 +108,8 @@ def test_it_says_that_it_runs_the_file(file: Any) -> None:
         (PLAIN.format(x="[0.0, 0.0]"), ("--gamma", "-1"), "gamma must be"),
         (PLAIN.format(x="[0.0, 0.0]"), ("--checkpoint", "nowhere.pt"), "nowhere.pt: there is no such file"),
         ("def objective():\n    raise RuntimeError('of my own')", (), "failed: RuntimeError: of my own"),
+        ("def objective():\n    raise ValueError('of my own')", (), ", in objective\n    raise ValueError"),
+        (PLAIN.format(x="[0.0]"), (), "called with float64 of shape (1,)"),
     ],
 )
 def test_mistakes_end_with_three(file: Any, text: str, options: Any, complaint: str) -> None:

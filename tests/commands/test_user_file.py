@@ -47,7 +47,7 @@ def test_what_is_beside_the_file_can_be_imported_and_main_is_not_run(path: Path,
 @pytest.mark.parametrize(
     ("text", "name", "complaint"),
     [
-        (PLAIN.format(x="[0.0]"), ":nothing", "has no nothing; it has "),
+        (PLAIN.format(x="[0.0]"), ":nothing", "has no name 'nothing'; it has "),
         ("import unsaddle\nobjective = unsaddle.Function(lambda x: x.sum())", "", "has no point of its own; write x ="),
         (
             "import unsaddle\na = b = unsaddle.Function(lambda x: x.sum())",

@@ -191,3 +191,12 @@ def test_where_of_an_array_names_variables():
 def test_a_leaf_that_is_not_finite_is_named():
     broken = {"a": jnp.zeros((2, 2)), "b": {"c": jnp.array(jnp.nan), "w": jnp.zeros(1)}}
     assert "the parameter b.c" in in_jax.is_minimum(wells, broken).reason
+
+
+def test_an_error_of_the_function_itself_comes_through_with_a_note_of_what_it_was_called_with():
+    with pytest.raises(KeyError) as raised:
+        in_jax.is_minimum(lambda p: p["a"] * p["c"], {"a": 0.0, "b": jnp.zeros(3)})
+    assert "called with {a: float32 of shape (), b: float32 of shape (3,)}" in raised.value.__notes__[0]
+    with pytest.raises(TypeError) as raised:
+        function(lambda x: (jnp.eye(3) @ x).sum()).sample().grad(torch.zeros(2))
+    assert "called with float32 of shape (2,)" in raised.value.__notes__[0]

@@ -97,7 +97,7 @@ def test_a_saddle_reads_as_one() -> None:
 def test_a_minimum_reads_as_one_with_its_gamma_and_its_resolution() -> None:
     verdict = is_minimum(SADDLE, WELL)
     text = str(verdict)
-    assert text.startswith(f"A minimum, up to a curvature of {-verdict.gamma:.3g}.\n")
+    assert text.startswith(f"A minimum: no curvature below {-verdict.gamma:.3g}.\n")
     assert "Nothing below -gamma was found; the lowest" in text
     assert f"below {-verdict.gamma:.3g}, at resolution {verdict.resolution:.2g}" in text
     assert (verdict.confidence, verdict.evidence.status) == (0.95, Status.NOTHING_FOUND)
@@ -121,16 +121,16 @@ def test_a_ridge_is_no_minimum_though_the_gradient_is_zero_there() -> None:
     """The slopes of −|x| are ±1 beside 0, and autograd's gradient at 0 is 0."""
     verdict = is_minimum(Function(lambda x: -x.abs().sum()), ORIGIN)
     assert verdict.kind == "saddle"
-    assert "nearer to x the gradient jumps" in verdict.reason
+    assert "Nearer to x the gradient jumps" in verdict.reason
     assert verdict.drop > 0.0
 
 
 @pytest.mark.parametrize(
     ("fun", "advice"),
     [
-        (lambda x: x.sum() * 0.0, "nothing can be said"),
+        (lambda x: x.sum() * 0.0, "has no curvature to measure"),
         (lambda x: (x - 1.0).sqrt().sum(), "pass an x where F is finite"),
-        (lambda x: x.abs().sum(), "Smooth F, or pass"),
+        (lambda x: x.abs().sum(), "Use a smooth F, or pass"),
         (lambda x: (x**4).sum(), "the Hessian seems to be zero"),
     ],
 )

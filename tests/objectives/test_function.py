@@ -142,3 +142,13 @@ def test_one_coordinate_is_enough():
     x = torch.tensor([2.0])
     assert f.grad(x).tolist() == [12.0]
     assert f.hvp(x, torch.ones(1)).tolist() == [12.0]
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_an_error_of_the_function_itself_comes_through_with_a_note_of_what_it_was_called_with(by_hand):
+    f = Function(lambda x: (x[2], x) if by_hand else x[2], gradient=by_hand).sample()
+    with pytest.raises(IndexError) as raised:
+        f.grad(torch.zeros(2))
+    assert raised.traceback[-1].name == "<lambda>"
+    (note,) = raised.value.__notes__
+    assert note.startswith("The error came out of your own fun(x), which was called with float32 of shape (2,).")

@@ -222,3 +222,12 @@ def test_bad_arguments_are_refused():
         numpy_function(quartic, jac="2-point")
     with pytest.raises(TypeError, match="jac must be a function, got the class int"):
         numpy_function(lambda x: 0.0, int)
+
+
+@pytest.mark.parametrize("wrong", ["fun", "jac"])
+def test_an_error_of_the_function_itself_comes_through_with_a_note_of_what_it_was_called_with(wrong):
+    fun, jac = (lambda x: x[2] if wrong == "fun" else x[0]), (lambda x: x[1:3] + x[2])
+    with pytest.raises(IndexError) as raised:
+        numpy_function(fun, jac).sample().grad(torch.zeros(2, dtype=torch.float64))
+    (note,) = raised.value.__notes__
+    assert note.startswith(f"The error came out of your own {wrong}(x), which was called with float64 of shape (2,).")

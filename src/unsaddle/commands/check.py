@@ -75,6 +75,7 @@ def _verdict(
     seed: int,
     out: Path,
 ) -> Verdict:
+    from unsaddle.checks import module_of
     from unsaddle.commands.user_file import find
     from unsaddle.judgement import is_minimum
     from unsaddle.report.check import advice, write
@@ -95,11 +96,13 @@ def _verdict(
         why = f" with {error.code}" if error.code else ""
         typer.echo(f"unsaddle: {target} ended itself{why} before there was a verdict", err=True)
         raise typer.Exit(ERROR) from error
-    except (ValueError, TypeError, ImportError, OSError) as error:
-        typer.echo(f"unsaddle: {error}", err=True)
-        raise typer.Exit(ERROR) from error
-    except Exception as error:  # The file's own: its traceback says where.
-        traceback.print_exc()
-        typer.echo(f"unsaddle: {target} failed: {type(error).__name__}: {error}", err=True)
+    except Exception as error:
+        if isinstance(error, (ValueError, TypeError, ImportError, OSError)) and module_of(error).startswith(
+            "unsaddle."
+        ):
+            typer.echo(f"unsaddle: {error}", err=True)
+        else:  # The file's own: its traceback says where.
+            traceback.print_exc()
+            typer.echo(f"unsaddle: {target} failed: {type(error).__name__}: {error}", err=True)
         raise typer.Exit(ERROR) from error
     return verdict

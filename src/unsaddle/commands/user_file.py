@@ -73,7 +73,7 @@ def _run(path: Path) -> ModuleType:
 
 def _named(module: ModuleType, name: str, path: Path) -> Found:
     if not hasattr(module, name):
-        raise ValueError(f"{path.name} has no {name}; it has {_listed(module)}")
+        raise ValueError(f"{path.name} has no name {name!r}; it has {_listed(module)}")
     return _as_found(getattr(module, name), name, module)
 
 

@@ -52,6 +52,9 @@ class Question:
     """A bound on the gradients plus Hessian products of this call."""
     survey_first: bool = False
     """Survey the gradients around x before the search, not only if it finds nothing: for a verdict."""
+    ends_where_steep: bool = False
+    """Leave out the searches among kinks where the gradient clearly leads down: x is not stationary, and that is told.
+    Only where F is not sampled."""
     accuracy: float = 0.1
     """krylov returns a direction when its residual is at most this share of its curvature."""
     probe_radius: float | None = None

@@ -33,9 +33,9 @@ class Status(Enum):
         "as far as the function is quadratic within the probe radius"
     )
     NOT_CONFIRMED = (
-        "a candidate was found, but measured again symmetrically its curvature is not negative beyond its error, or "
-        "differs between radii as that of a smooth function does not: the Hessian may be zero, or the function rough, "
-        "at x; otherwise a higher precision, or smoothness and hessian_lipschitz, may help"
+        "a direction was found, but measured again its curvature is not clearly negative, or changes with the distance "
+        "from x: the Hessian may be zero at x, or the function rough there; otherwise use float64, or give smoothness "
+        "and hessian_lipschitz"
     )
     SAMPLE_ONLY = (
         "the curvature is negative on the sample that the direction was found on, but not on fresh samples: "
@@ -43,17 +43,17 @@ class Status(Enum):
     )
     BUDGET_SPENT = "the budget ended before there was an answer: raise max_gradients, or gamma"
     PRECISION_TOO_LOW = (
-        "rounding drowns the curvature sought at every radius where the function is still quadratic: "
+        "rounding hides the curvature that is looked for, at every distance where the function is still quadratic: "
         "use float64, or a larger gamma"
     )
     SMOOTHNESS_EXCEEDED = "a curvature above the given smoothness was met, so steps overshoot: give a larger smoothness"
     FLAT = (
-        "the gradient does not change near x: the function is constant or affine there, "
-        "or x is detached from the loss; nothing can be said"
+        "the gradient does not change near x: the function is constant or linear there, or x is detached from the "
+        "loss, and there is no curvature to measure"
     )
     NOT_QUADRATIC = (
-        "gradients at the probe radius do not add up to a Hessian: the function has a kink, or structure narrower than "
-        "the radius, and no smaller radius is possible in this precision: use float64, or smooth the function"
+        "gradients next to x do not change as those of a smooth function do: it has a kink there, or changes within "
+        "the distance that was probed, and rounding hides what is nearer; use float64, or smooth the function"
     )
     NOT_DETERMINISTIC = (
         "the objective is not deterministic, two gradients at the same point differ: "
@@ -72,7 +72,7 @@ GIVEN_SETTINGS = (
 
 
 ZERO_HESSIAN = (
-    "Next to x the curvature goes to zero: the Hessian seems to be zero there, and terms of higher order decide."
+    "Towards x the curvature goes to zero: the Hessian seems to be zero there, so that higher derivatives decide."
 )
 """What `negative_curvature`, `is_minimum` and `Neon` say where layers are all zero, and the like."""
 
@@ -226,22 +226,22 @@ class Curvature:
         """A sentence, if kinks are next to x: whether the answer is that between them, that on one side of x, or that
         over a distance with kinks or noise; else empty."""
         if self.direction is not None and self.measurements[0].sided:
-            return " That is how F bends one way. On the other side of x there is a kink, nearer than could be seen."
+            return " This is how F bends on one side of x. On the other side there is a kink, too near to see past it."
         if self.kinks > 0:
             return (
-                f" x lies on {counted(self.kinks, 'kink')}, as of ReLU, across which F bends up: this holds along "
-                f"{'it' if self.kinks == 1 else 'them'}, seen within {self.piece:.1g} of x."
+                f" x lies on {counted(self.kinks, 'kink')}, as of ReLU. Across {'it' if self.kinks == 1 else 'them'} F "
+                f"rises; along {'it' if self.kinks == 1 else 'them'} this holds, within {self.piece:.1g} of x."
             )
         if self.piece > 0.0:
             return (
-                f" Kinks, as of ReLU, are next to x: this holds for the piece of F between them, seen within "
-                f"{self.piece:.1g} of x."
+                f" Kinks, as of ReLU, are next to x: this holds for the piece of F between them, "
+                f"within {self.piece:.1g} of x."
             )
         if self.direction is None or self.jump <= SMALL_JUMP * abs(self.curvature) * self.measurements[0].radius:
             return ""
         return (
-            f" This was measured over a distance of {self.measurements[0].radius:.1g}: nearer to x the gradient jumps "
-            f"by about {self.jump:.1g}, at kinks, as of ReLU, or by noise. The Hessian at x itself may be another."
+            f" This was measured over a distance of {self.measurements[0].radius:.1g}. Nearer to x the gradient jumps "
+            f"by about {self.jump:.1g}, at kinks, as of ReLU, or by noise: the curvature at x itself may differ."
         )
 
     def where(self) -> Where:

@@ -85,7 +85,8 @@ def _flat(fun: Callable[[Any], Any], x: Any, jit: bool) -> tuple[JaxFunction, Te
         return unravel(jnp.array(to_jax(vector)))  # A copy, which the caller may keep.
 
     leaves = None if jax.tree_util.all_leaves([x]) else Leaves(x)
-    return JaxFunction(lambda vector: fun(unravel(vector)), jit, leaves), _to_torch(flat), in_kind
+    f = JaxFunction(lambda vector: checks.called("fun(x)", fun, unravel(vector)), jit, leaves)
+    return f, _to_torch(flat), in_kind
 
 
 class Leaves:
@@ -117,7 +118,7 @@ def function(fun: Callable[[Any], Any], *, jit: bool = True) -> JaxFunction:
     [1.0, 8.0]
     """
     derivatives.check_callable(fun, "fun", ["x"])
-    return JaxFunction(fun, checks.flag(jit, "jit"))
+    return JaxFunction(lambda x: checks.called("fun(x)", fun, x), checks.flag(jit, "jit"))
 
 
 class JaxFunction(Deterministic):

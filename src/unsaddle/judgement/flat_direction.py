@@ -42,8 +42,8 @@ to t⁶."""
 
 NO_MINIMUM = "So x is no minimum, or a very narrow one."
 FALLS = (
-    "Along one direction F is flat to second order, and falls {ways} by terms of higher order: by {fall:.2g} at a "
-    "distance of {length:.2g}. " + NO_MINIMUM + " Go on from x + {length:.2g}·v, with v = verdict.evidence.deciding[0]."
+    "There is a direction v along which the curvature is zero, but F falls {ways}: by {fall:.2g} at a distance of "
+    "{length:.2g}. " + NO_MINIMUM + " Go on from x + {length:.2g}·v, with v = verdict.evidence.deciding[0]."
 )
 
 

@@ -28,8 +28,9 @@ PAIRS = 8
 """Pairs of gradients whose mean is taken where rounding hides whether the gradient is small."""
 
 STAIRCASE = (
-    "Gradients farther from x contradict those at the resolution: F is computed in less than the precision of x, or "
-    "has structure of that width. Switch autocast off, or compute in float64 throughout, and pass x again."
+    "Gradients next to x and farther away contradict each other: a part of F is computed in a lower precision than x, "
+    "or F changes within the distance that was probed. Switch autocast off, or compute all of F in float64, and pass x "
+    "again."
 )
 
 

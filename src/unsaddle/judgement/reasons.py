@@ -23,8 +23,8 @@ SENTENCES = {
         "the seed inside F, and pass x again."
     ),
     Status.FLAT: (
-        "The gradient does not change next to x: F is constant or affine there, so nothing can be said. Check that F "
-        "depends on x, or pass another x."
+        "The gradient is the same at x and next to it: F is constant or linear there, and has no curvature to measure. "
+        "Check that F depends on x, or pass another x."
     ),
     Status.SAMPLE_ONLY: (
         "The curvature is negative on the sample that the direction was found on, but fresh samples do not show it. "
@@ -32,34 +32,35 @@ SENTENCES = {
     ),
     Status.BUDGET_SPENT: "The budget ended before there was an answer. Raise max_gradients, or pass a larger gamma.",
     Status.SMOOTHNESS_EXCEEDED: (
-        "A curvature above the smoothness was met, so steps overshoot. Pass another seed, to have it measured again."
+        "A curvature was met that is larger than all that were measured before, so steps were too long. Pass another "
+        "seed, to have it measured again."
     ),
 }
 """By status, where the status is the cause."""
 
 KINK = (
-    "The gradient jumps next to x, by about {jump:.1g}: F has a kink there, as ReLU, abs and max-pooling have. "
-    "Smooth F, or {resolve}."
+    "F has a kink next to x, as ReLU, abs and max-pooling make them: the gradient jumps there by about {jump:.1g}. "
+    "{resolve}."
 )
 ROUNDING = (
-    "Rounding hides what is sought: gradients are off by {noise:.1g}, as in a lower precision. {compute} {action}."
+    "The curvature that is looked for cannot be seen: gradients are off by {noise:.1g}, {cause}. {compute} {action}."
 )
 HIGHER_ORDER = f"{result.ZERO_HESSIAN} Compare values of F around x, or pass another x."
 NARROW = (
     "The curvature of F changes within {radius:.1g} of x, and {hides} what is nearer: gradients are off by "
-    "{noise:.1g}. Smooth F, or {resolve}."
+    "{noise:.1g}. {resolve}."
 )
 MEMORY = (
-    "The gradient at x, taken again after a move, differs by {noise:.1g}: an iterative solver inside starts where it "
-    "ended. Tighten its tolerance, or pass {action}."
+    "After a move away from x and back, the gradient differs by {noise:.1g}: an iterative solver inside of F starts "
+    "where it ended. Tighten its tolerance, or pass {action}."
 )
 F_ENDS = (
-    "F is NaN or infinite at a distance of {radius:.1g} from x, where its gradients show negative curvature: they do "
-    "not count there. Pass an x that is farther from where F ends."
+    "Gradients show negative curvature, but only at a distance of {radius:.1g} from x where F is NaN or infinite, so "
+    "they do not count. Pass an x that is farther from where F ends."
 )
 KINKS_TURN_UP = (
     "Between the kinks next to x, as of ReLU, F bends down along a direction, but beyond them no value along it is "
-    "lower than F(x). Smooth F, or pass another x."
+    "lower than F(x). Use a smooth F, or pass another x."
 )
 VALUES_DO_NOT_FALL = (
     "Gradients show negative curvature along a direction, but no value along it is lower than F(x): the gradient is "
@@ -79,7 +80,8 @@ def reason_for(found: Curvature, more_samples: str) -> str:
     gamma = max(error / LARGEST_NOISE_SHARE, 2.0 * found.gamma)
     visible = gamma < found.smoothness / 2.0
     action = f"gamma={gamma:.1g} to ask for what can be seen" if visible else "an x that is farther from it"
-    seen = {"noise": found.noise, "jump": found.jump, "action": action} | _by_precision(found, action)
+    cause = "by kinks such as those of ReLU, or by rounding" if _has_jumps(found) else "as in a lower precision"
+    seen = {"noise": found.noise, "jump": found.jump, "action": action, "cause": cause} | _by_precision(found, action)
     if found.survey is not None and found.survey.has_memory:
         return MEMORY.format(**seen)
     if found.status is Status.PRECISION_TOO_LOW:
@@ -99,6 +101,12 @@ def _by_precision(found: Curvature, action: str) -> dict[str, str]:
     does not help among kinks: float64 has room between them."""
     if any(v.dtype == torch.float64 for v in found.deciding):
         hides = "kinks such as those of ReLU, or a lower precision inside, hide"
-        return {"hides": hides, "compute": "Pass", "resolve": f"pass {action}"}
-    again = "compute in float64 and pass x again"
-    return {"hides": "rounding hides", "compute": "Compute in float64, or pass", "resolve": again}
+        return {"hides": hides, "compute": "Pass", "resolve": f"Use a smooth F, or pass {action}"}
+    hides = "kinks such as those of ReLU hide" if _has_jumps(found) else "rounding hides"
+    again = "Compute in float64, as with model.double(), and ask again; or use a smooth F"
+    return {"hides": hides, "compute": "Compute in float64, or pass", "resolve": again}
+
+
+def _has_jumps(found: Curvature) -> bool:
+    """Whether gradients were seen to jump: next to x by the search, or farther out by the survey."""
+    return found.jumps or (found.survey is not None and found.survey.jumps)

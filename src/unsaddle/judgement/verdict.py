@@ -96,8 +96,8 @@ class Verdict:
             fall = f" F falls by {self.drop:.3g} along the direction{ways}." if math.isfinite(self.drop) else ""
             return f"A saddle.{fall}"
         if self.kind is Kind.MINIMUM:
-            how_far = "to first order" if math.isnan(self.gamma) else f"up to a curvature of {-self.gamma:.3g}"
-            return f"A minimum, {how_far}."
+            how_far = ", to first order" if math.isnan(self.gamma) else f": no curvature below {-self.gamma:.3g}"
+            return f"A minimum{how_far}."
         too = " There is negative curvature, too." if self.direction is not None else ""
         return f"{self.kind.capitalize()}.{too}"
 

@@ -24,12 +24,12 @@ class Autograd(Oracle):
     `fun` gets a vector of its own, which it may write to.
     """
 
-    def __init__(self, fun: Callable[[Tensor], Tensor], hvp: Product | None = None) -> None:
-        self._fun, self._hvp = fun, hvp
+    def __init__(self, fun: Callable[..., Tensor], hvp: Product | None = None, *rows: Tensor) -> None:
+        self._fun, self._hvp, self._rows = fun, hvp, rows
 
     def _called(self, x: Tensor) -> Tensor:
         try:
-            result = self._fun(x)
+            result = checks.called(_name(self._rows), self._fun, x, *self._rows)
         except (RuntimeError, TypeError) as error:
             if "numpy()" in str(error) or checks.module_of(error).split(".")[0] == "numpy":
                 raise TypeError(
@@ -91,8 +91,8 @@ class ByHand(Oracle):
     `fun` gets a vector of its own, which it may write to.
     """
 
-    def __init__(self, fun: Callable[[Tensor], tuple[Any, Tensor]], hvp: Product | None = None) -> None:
-        self._fun, self._hvp = fun, hvp
+    def __init__(self, fun: Callable[..., tuple[Any, Tensor]], hvp: Product | None = None, *rows: Tensor) -> None:
+        self._fun, self._hvp, self._rows = fun, hvp, rows
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._both(x.clone())
@@ -102,7 +102,7 @@ class ByHand(Oracle):
 
     def _both(self, own: Tensor) -> tuple[Tensor, Tensor]:
         """f and ∇f at a vector that nobody else holds."""
-        result = self._fun(own)
+        result = checks.called(_name(self._rows), self._fun, own, *self._rows)
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(
                 f"with gradient=True the function must return (value, gradient), got {type(result).__name__}; "
@@ -166,14 +166,18 @@ class SameDtype(Oracle):
         return self._oracle.held()
 
 
-def oracle(fun: Callable[[Tensor], Any], gradient: bool, hvp: Product | None) -> Oracle:
-    """The oracle of `fun`: `ByHand` if it returns its own gradient, else `Autograd`."""
-    return ByHand(fun, hvp) if gradient else Autograd(fun, hvp)
+def oracle(fun: Callable[..., Any], gradient: bool, hvp: Product | None, *rows: Tensor) -> Oracle:
+    """The oracle of x ↦ `fun(x, *rows)`: `ByHand` if it returns its own gradient, else `Autograd`."""
+    return ByHand(fun, hvp, *rows) if gradient else Autograd(fun, hvp, *rows)
 
 
 def of_rows(loss: Callable[..., Any], gradient: bool, hvp: Callable[..., Tensor] | None, *rows: Tensor) -> Oracle:
     """The oracle of x ↦ `loss(x, *rows)`."""
-    return oracle(lambda x: loss(x, *rows), gradient, None if hvp is None else lambda x, v: hvp(x, v, *rows))
+    return oracle(loss, gradient, None if hvp is None else lambda x, v: hvp(x, v, *rows), *rows)
+
+
+def _name(rows: tuple[Tensor, ...]) -> str:
+    return "loss(x, *rows)" if rows else "fun(x)"
 
 
 def check_callable(fun: Any, name: str, arguments: Sequence[str] | None = None) -> None:

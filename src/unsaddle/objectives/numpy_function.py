@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unsaddle.checks import called
 from unsaddle.objective import Oracle
 from unsaddle.objectives import derivatives, differences
 from unsaddle.objectives.deterministic import Deterministic
@@ -62,7 +63,8 @@ class _NumpyOracle(Oracle):
             point = _array(x)  # Again: fun may have written into the first copy.
             self._dimension = point.size
             jac: Any = self._jac
-            grad = differences.gradient(self._value, point, "3-point") if jac is None else jac(point)
+            by_values = jac is None
+            grad = differences.gradient(self._value, point, "3-point") if by_values else called("jac(x)", jac, point)
         gradient = _gradient(grad, x)
         if self._check is not None:
             self._check.note(_array(x), value, gradient.cpu().numpy())
@@ -78,13 +80,13 @@ class _NumpyOracle(Oracle):
         return values
 
     def _both(self, point: Array) -> tuple[float, Any]:
-        result = self._fun(point)
+        result = called("fun(x)", self._fun, point)
         if not (isinstance(result, tuple) and len(result) == 2):
             raise TypeError(f"with jac=True, fun must return (value, gradient), got {type(result).__name__}")
         return number(result[0]), result[1]
 
     def _value(self, point: Array) -> float:
-        return self._both(point)[0] if self._jac is True else number(self._fun(point))
+        return self._both(point)[0] if self._jac is True else number(called("fun(x)", self._fun, point))
 
 
 def _array(x: Tensor) -> Array:

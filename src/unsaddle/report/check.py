@@ -17,7 +17,8 @@ INTRODUCTION = "The verdict of is_minimum, with its picture. Every number on thi
 TO_DO: dict[Kind, tuple[str, ...]] = {
     Kind.SADDLE: (
         "Descent is slow here, or stands still. The direction leads down.",
-        "Take the step: x + length · direction. For a model, objective.assign(x + length * direction) does it.",
+        "Take the step: x + verdict.length · verdict.direction, where verdict = unsaddle.is_minimum(objective). For a "
+        "model: objective.assign(objective.point + verdict.length * verdict.direction).",
         "In training, wrap the optimizer: unsaddle.Neon(optimizer, objective). Where the loss stops falling, it looks "
         "for saddles and leaves them.",
     ),

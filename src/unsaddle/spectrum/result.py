@@ -22,7 +22,7 @@ class Status(Enum):
 
     CONVERGED = "every value is known to the tolerance"
     INACCURATE = (
-        "some values are not known to the tolerance, since gradients at different radii disagree by more: "
+        "some values are less accurate than asked for, since gradients at different distances from x disagree: "
         "read the errors; kinks do this, as of ReLU and max-pooling, and float32 or less inside of the function"
     )
     BUDGET_SPENT = "the budget ended first, and values are as far as they got: raise max_gradients, or the tolerance"

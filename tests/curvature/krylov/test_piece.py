@@ -112,7 +112,7 @@ def test_one_ridge_among_valleys_is_the_way_down(dtype: torch.dtype) -> None:
     found = negative_curvature(F, x)
     assert found.direction is not None
     assert found.jump == pytest.approx(0.1, rel=1e-3)
-    assert "nearer to x the gradient jumps" in found.over_kinks
+    assert "Nearer to x the gradient jumps" in found.over_kinks
     f, s = F.sample(), 1e-2
     above, below = (float(f.value(x + sign * s * found.direction)) for sign in (1.0, -1.0))
     assert above + below < 2.0 * float(f.value(x)) - 1e-4

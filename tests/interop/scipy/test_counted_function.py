@@ -78,3 +78,15 @@ def test_what_is_no_function_or_gradient_is_refused():
         function(3)
     with pytest.raises(ValueError, match="jac must be a callable, True, None, '2-point', '3-point' or 'cs', got 'x'"):
         function(jac="x")
+
+
+@pytest.mark.parametrize("wrong", ["fun", "jac", "hess", "hessp"])
+def test_an_error_of_the_users_own_code_comes_through_with_a_note_of_what_it_was_called_with(wrong):
+    def broken(x, *others):
+        return x[2]
+
+    called = function(**{"fun": f, "jac": g, wrong: broken})
+    ask = {"fun": called.value, "jac": called.gradient}.get(wrong, lambda x: called.products(x)(x))
+    with pytest.raises(IndexError) as raised:
+        ask(X)
+    assert f"your own {wrong}, which was called with float64 of shape (2,)" in raised.value.__notes__[0]

@@ -136,6 +136,20 @@ def test_a_gradient_that_is_wrong_after_an_escape_is_named():
         minimize(f, (0.0, 0.0), jac=lambda x: g(x) + np.array([x[1], 0.0]) * abs(x[1]))
 
 
+@pytest.mark.parametrize("bounds", [None, [(0.0, 2.0), (0.0, 2.0)], [(-1.0, 1.0), (0.0, 2.0)]])
+@pytest.mark.parametrize("jac", [lambda x: g(x)[::-1].copy(), np.zeros_like])
+def test_at_a_saddle_a_jac_that_is_swapped_or_zero_is_named_and_not_fun(jac, bounds):
+    """At the saddle itself jac is right. Its changes are not symmetric, or zero: fun looks rough, or constant."""
+    with pytest.raises(ValueError, match=r"jac is not the gradient of fun: .*differences: \[") as raised:
+        minimize(f, [0.0, 0.0], jac=jac, bounds=bounds)
+    assert "kink" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("fun", "jac"), [(lambda x: 3.0, np.zeros_like), (lambda x: np.abs(x).sum(), np.sign)])
+def test_a_constant_and_a_kink_are_not_blamed_on_jac(fun, jac):
+    assert minimize(fun, [0.0, 0.0], jac=jac).status == UNDECIDED
+
+
 def test_a_gradient_that_makes_a_saddle_of_a_minimum_is_named():
     """Values do not fall along the direction that it shows, and beside x it proves to be wrong."""
     with pytest.raises(ValueError, match="beside the point where SciPy has converged, component 1 is"):

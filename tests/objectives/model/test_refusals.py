@@ -223,6 +223,7 @@ def test_an_error_inside_the_loss_is_told_with_the_shapes_and_dtypes_of_its_batc
     with pytest.raises(error) as raised:
         is_minimum(F)
     (note,) = raised.value.__notes__
-    assert "came out of your loss(model, batch), at the model's parameters" in note
+    assert "came out of your own loss, which was called with" in note
     kind = str(inputs.dtype).removeprefix("torch.")
-    assert f"The batch was ({kind} {tuple(inputs.shape)}, int64 (4,))" in note
+    assert f"({kind} of shape {tuple(inputs.shape)}, int64 of shape (4,))" in note
+    assert "loss(model, batch), in this order" in note

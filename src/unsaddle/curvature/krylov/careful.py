@@ -20,6 +20,7 @@ from unsaddle.curvature.krylov.runs import (
     values_bend_down,
     with_what_is_seen,
 )
+from unsaddle.curvature.krylov.steep import leads_down
 from unsaddle.curvature.krylov.surroundings import SURVEY_GRADIENTS, allows, surveyed
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
@@ -64,6 +65,11 @@ def careful_search(search: Search) -> Candidate:
     if first is not None and first.vector is not None:  # It was measured already, and was not confirmed.
         failed, first = replace(first, survey=around).with_jump(), None
         attempts.learn(failed)
+    # Where half precision may be inside, gradients alone do not make a point not stationary: the searches tell.
+    may_end = search.question.ends_where_steep and not search.sampled and not around.suspicious
+    seen = kept or failed
+    if may_end and seen is not None and leads_down(search, seen.scale.smoothness):
+        return kept or _undecided(search, seen, attempts)
     while attempts.left:
         attempt = opened(search, attempts.left.pop(0))
         if attempt is None:
@@ -85,10 +91,11 @@ def careful_search(search: Search) -> Candidate:
         if decided and kept is None:
             kept = candidate.with_jump()
             attempts.keep_between_kinks()
-            continue
-        if not attempt.only_finds:
+        elif not attempt.only_finds:
             failed = candidate.with_jump()
             attempts.learn(failed)
+        if may_end and leads_down(search, (kept or candidate).scale.smoothness):
+            return kept or _undecided(search, candidate, attempts)
     if kept is not None:
         return kept
     assert failed is not None

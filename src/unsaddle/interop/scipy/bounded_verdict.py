@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from unsaddle import vectors
@@ -51,7 +52,7 @@ NOT_LOWER = "One variable is at its bound with a derivative of zero. Along the l
 
 COPOSITIVE = (
     "There is a curvature of {:.3g} along a direction that may lead out of the bounds. Along the lines tried, values "
-    "inside do not fall. Whether the Hessian is copositive is not known: start inside of the bounds."
+    "inside do not fall; other lines may lead down. Start inside of the bounds."
 )
 
 
@@ -91,7 +92,8 @@ class _Seen(NamedTuple):
 def verdict_at(at: EndPoint, *, gamma: float | None, delta: float, seed: int, by_values: bool) -> Judged:
     """Whether SciPy has converged at a minimum. The gradient there counts as zero, whatever its norm.
 
-    With `by_values`, values of fun have to confirm a minimum. Raises ValueError if they show that jac is wrong.
+    With `by_values`, values of fun have to confirm a minimum, and jac is checked where nothing is decided. Raises
+    ValueError if values show that jac is wrong.
     """
     ledger = at.ledger()
     question = Question(
@@ -106,6 +108,8 @@ def verdict_at(at: EndPoint, *, gamma: float | None, delta: float, seed: int, by
     seen = _weighed(at, question, ledger)
     if by_values and seen.judgement.kind is Kind.MINIMUM and at.free.any():
         seen = seen._replace(judgement=_borne_out(at, seen, seed, ledger))
+    elif by_values and seen.judgement.kind is Kind.UNDECIDED and seen.moved is None and len(seen.f.point):
+        _check_jac(at, seen.f, seed)
     f, found, judgement, moved = seen
     norm, error = found.gradient_norm, _gradient_error(found)
     known: dict[str, Any] = {"gradient_norm": norm, "gradient_error": error, "delta": delta, "cost": ledger.cost}
@@ -216,6 +220,12 @@ def _borne_out(at: EndPoint, seen: _Seen, seed: int, ledger: Ledger) -> Judgemen
         f"The curvature along a line is {curvature:.6g} by {f.source} but {by_values:.6g} by differences of fun: "
         f"{f.source} is not that of fun, or fun is rough at a distance of {f.size * SECOND:.0e}.",
     )
+
+
+def _check_jac(at: EndPoint, f: FreeFunction, seed: int) -> None:
+    """Raises ValueError if jac is wrong beside x: with a wrong jac, fun looks rough or constant. One gradient."""
+    along = f.embedded(vectors.random_direction(f.point, torch.Generator().manual_seed(seed)))
+    check_beside(at.function, at.x, np.where(at.inwards == 0.0, along, at.inwards * np.abs(along)), f.size, seed)
 
 
 def _gradient_error(found: Curvature) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from unsaddle import checks
 from unsaddle.objectives import derivatives, differences
 from unsaddle.objectives.differences import Array, Scheme
 from unsaddle.objectives.numpy_function import number, real_numbers
@@ -111,7 +112,7 @@ class CountedFunction:
             return self.both(x)[1]
         self.njev += 1
         if self.differences is None:
-            return self._remember(x, self._jac(np.copy(x), *self._args))
+            return self._remember(x, checks.called("jac", self._jac, np.copy(x), *self._args))
         return self._remember(x, differences.gradient(self.value, x, self.differences, self.lower, self.upper))
 
     def products(self, x: Array) -> Callable[[Array], Any] | None:
@@ -144,7 +145,7 @@ class CountedFunction:
         if self.nfev >= self._most_values:
             raise BudgetSpent
         self.nfev += 1
-        return self._fun(np.copy(x), *self._args)
+        return checks.called("fun", self._fun, np.copy(x), *self._args)
 
     def _noted(self, x: Array, value: float) -> float:
         if math.isfinite(value) and (self.lowest is None or value < self.lowest[1]) and self.inside(x):
@@ -152,12 +153,12 @@ class CountedFunction:
         return value
 
     def _hessian(self, x: Array) -> Any:
-        matrix = self._hess(np.copy(x), *self._args)
+        matrix = checks.called("hess", self._hess, np.copy(x), *self._args)
         self._last_hessian = np.copy(x), matrix
         return matrix
 
     def _product(self, x: Array, p: Array) -> Any:
-        return self._hessp(np.copy(x), np.copy(p), *self._args)
+        return checks.called("hessp", self._hessp, np.copy(x), np.copy(p), *self._args)
 
     def _recall(self, x: Array) -> tuple[Array, float, Array] | None:
         return next((known for known in self._remembered if np.array_equal(known[0], x)), None)

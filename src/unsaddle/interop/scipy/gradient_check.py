@@ -34,6 +34,9 @@ SECOND_TOLERANCE = 1e-4
 ROUNDING = 16.0 * EPS
 """Relative rounding of a value."""
 
+SHOWN = 6
+"""Gradients of up to so many components are shown as a whole: one sees that two are swapped, or a sign is wrong."""
+
 BESIDE = 1e-2
 """The distance from x, as a share of its size, at which `check_beside` compares jac."""
 
@@ -57,14 +60,19 @@ def check_gradient(
     if not np.isfinite(grad).all() or _disagreement(function, x, v, grad) is None:
         return
     worst, error = None, 0.0
+    by_values = grad.copy()
     for i in range(x.size):
         difference = _disagreement(function, x, np.eye(1, x.size, i)[0], grad)
-        if difference is not None and abs(difference - grad[i]) > error:
-            worst, error, by_values = i, abs(difference - grad[i]), difference
+        if difference is not None:
+            by_values[i] = difference
+            if abs(difference - grad[i]) > error:
+                worst, error = i, abs(difference - grad[i])
     if worst is not None:
+        few = x.size <= SHOWN
+        both = f" (jac: {_listed(grad)}, differences: {_listed(by_values)})" if few else f", the worst of {x.size}"
         raise ValueError(
             f"jac is not the gradient of fun: {where}, component {worst} is {grad[worst]:.6g} by jac but "
-            f"{by_values:.6g} by differences of fun, the worst of {x.size}; correct jac, or pass jac=None"
+            f"{by_values[worst]:.6g} by differences of fun{both}; correct jac, or pass jac=None"
         )
 
 
@@ -110,6 +118,10 @@ def check_beside(function: CountedFunction, x: Array, v: Array, size: float, see
         "beside the point where SciPy has converged",
     )
     check_gradient(function, x, function.gradient(x), seed, where, among=v != 0.0)
+
+
+def _listed(numbers: Array) -> str:
+    return f"[{', '.join(f'{number:.4g}' for number in numbers)}]"
 
 
 class _Ends(NamedTuple):

@@ -38,11 +38,11 @@ TOLERANCE = 1e-9
 
 SHALLOW = "This is a saddle, but fun falls by {:.2g} only along a curvature of {:.3g}, which is within the tolerance."
 
-SLIGHT = "Along one direction fun is flat to second order. It falls there, but by {:.2g} only: within the tolerance."
+SLIGHT = "Along one direction the curvature is zero. There fun falls by {:.2g} only, which is within the tolerance."
 
 NO_VERDICT = "There is no verdict, since SciPy has not converged."
 
-SADDLE, FLAT = "this is a saddle", "this is no minimum: fun is flat to second order along a direction, and falls there"
+SADDLE, FLAT = "this is a saddle", "this is no minimum: fun falls along a direction where its curvature is zero"
 """What a point is that is to be left."""
 
 
@@ -192,7 +192,7 @@ def minimize(
         if moved is None and by_values and verdict.direction is not None:
             gradient_check.check_beside(function, x, judged.f.embedded(verdict.direction), judged.f.size, seed)
         if moved is None or not here < lowest:
-            _fail(result, STUCK, "but this is a saddle by its gradients, along which the values of fun do not fall")
+            _fail(result, STUCK, "but gradients show a saddle here, and no value of fun along its direction is lower")
             break
         x, lowest, escapes = moved, here, escapes + 1
         if by_values:  # A jac that is right at a symmetric start may be wrong here.

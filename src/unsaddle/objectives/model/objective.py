@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -15,10 +14,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from unsaddle import checks
 from unsaddle.objective import Oracle
-from unsaddle.objectives import derivatives
 from unsaddle.objectives.model import data as batches
 from unsaddle.objectives.model import distributed as wrapped
 from unsaddle.objectives.model import hooks, mode
+from unsaddle.objectives.model import loss as losses
 from unsaddle.objectives.model.parameters import FlatParameters, OverParameters
 from unsaddle.objectives.model.rank_data import SharedSource
 from unsaddle.objectives.model.replay import Replayed
@@ -27,26 +26,14 @@ from unsaddle.ranks import check_seed, of_parameters, raised_on_all
 
 NameFilter = Callable[[str], bool] | str | Iterable[str]
 
-LISTED = (
-    "data is a list, and each of its elements is taken as a batch, with a row for each sample. For a list of samples "
-    "pass a DataLoader of it."
-)
-"""Added to an error of the loss, and to that on what it returns."""
-
-IN_THE_LOSS = (
-    "The error came out of your loss(model, batch), at the model's parameters or next to them. The batch was {}; the "
-    "loss has to take such a batch."
-)
-"""Added to an error that is raised inside of the loss."""
-
 
 class ModelObjective(OverParameters):
     """F(x) = mean over the data of loss(model with parameters x, batch).
 
     Args:
         model: any module, also compiled or with checkpointing. It runs in its current mode, train or eval.
-        loss: `loss(model, batch) -> scalar`, the *mean* over the rows of the batch. It moves the batch to a device and
-            enters autocast, if needed.
+        loss: `loss(model, batch) -> scalar`, the *mean* over the rows of the batch. A sum is warned of, if its code
+            mentions one. It moves the batch to a device and enters autocast, if needed.
         data: a Dataset; a DataLoader, of which the data set, `collate_fn` and `batch_size` are used; or a list of
             batches, which are one sample each and weigh the same.
         micro_batch: the most rows that go through the model at once; by default the loader's batch size, or 128. Rows
@@ -96,14 +83,7 @@ class ModelObjective(OverParameters):
             raise TypeError(
                 f"model must be a torch.nn.Module, got {got}; use unsaddle.Function for a function of a flat vector"
             )
-        derivatives.check_callable(loss, "loss")
-        if getattr(loss, "__module__", "") in ("torch.nn.modules.loss", "torch.nn.functional"):
-            name = getattr(loss, "__name__", f"nn.{type(loss).__name__}()")
-            raise TypeError(
-                f"loss is called as loss(model, batch), got {name}, which takes outputs and targets; write "
-                f"lambda model, batch: {name}(model(batch[0]), batch[1])"
-            )
-        _check_takes_a_model_and_a_batch(loss)
+        losses.check(loss)
         if micro_batch is not None:
             checks.count(micro_batch, "micro_batch")
         self._model, self._loss, self._scaler = model, loss, scaler
@@ -127,7 +107,7 @@ class ModelObjective(OverParameters):
             self._source = SharedSource(own, self.ranks, lambda: self.least_samples)
         # If only autograd writes to .grad, backward can add to a vector in place.
         self._adds = scaler is None and self._skip_hooks and self.ranks is None and not wrapped.is_wrapped(model)
-        self._warned = False
+        self._warned = self._compared = False
 
     @property
     def num_samples(self) -> int | None:
@@ -156,6 +136,7 @@ class ModelObjective(OverParameters):
 
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
         self._warn_of_hooks()
+        self._warn_of_a_sum()
         seed = self._seed
         if size is None:
             drawn = self._source.everything()
@@ -164,7 +145,10 @@ class ModelObjective(OverParameters):
             generator = checks.generator(generator)
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
             drawn = self._source.draw(size, generator, replacement, seed)
-        oracle = Replayed(
+        return self._oracle(drawn, seed), drawn.size
+
+    def _oracle(self, drawn: batches.Drawn, seed: int) -> Oracle:
+        return Replayed(
             lambda backward: self._run(drawn, backward),
             self.parameters,
             self._modules,
@@ -174,7 +158,6 @@ class ModelObjective(OverParameters):
             # torch warns if a gradient has other strides than its parameter.
             add=(lambda weight: self._run(drawn, True, weight)) if self._adds and self.parameters.contiguous else None,
         )
-        return oracle, drawn.size
 
     def _run(self, drawn: batches.Drawn, backward: bool, factor: float = 1.0) -> Any:
         """The mean loss over the batches. If `backward`, adds `factor` times its gradients to `.grad`."""
@@ -222,15 +205,11 @@ class ModelObjective(OverParameters):
 
     def _value(self, batch: Any) -> Tensor:
         try:
-            try:
-                value = self._loss(self._model, batch)
-            except Exception as error:
-                error.add_note(IN_THE_LOSS.format(_described(batch)))
-                raise
+            value = checks.called("loss", self._loss, self._model, batch, advice=losses.TAKES)
             return checks.scalar(value, "the loss", ".mean()")
         except Exception as error:
             if self._listed:
-                error.add_note(LISTED)
+                error.add_note(losses.LISTED)
             if "more than 1 value per channel" not in str(error):
                 raise
             raise ValueError(
@@ -252,34 +231,19 @@ class ModelObjective(OverParameters):
                 stacklevel=4,
             )
 
+    def _warn_of_a_sum(self) -> None:
+        source = self._source
+        if self._compared or not isinstance(source, batches.Rows):
+            return
+        self._compared = True
 
-def _described(batch: Any) -> str:
-    """The shapes and dtypes of a batch.
+        def value(part: slice) -> float:
+            rows = source.take(torch.arange(source.num_samples)[part], self._seed)
+            return float(self._oracle(rows, self._seed).value(self.point))
 
-    >>> _described((torch.zeros(2, 3), {"label": torch.zeros(2, dtype=torch.int64)}, "a"))
-    '(float32 (2, 3), {label: int64 (2,)}, str)'
-    """
-    if isinstance(batch, Tensor):
-        return f"{str(batch.dtype).removeprefix('torch.')} {tuple(batch.shape)}"
-    if isinstance(batch, Mapping):
-        return f"{{{', '.join(f'{key}: {_described(part)}' for key, part in batch.items())}}}"
-    if isinstance(batch, list | tuple):
-        return f"({', '.join(map(_described, batch))})"
-    return type(batch).__name__
-
-
-def _check_takes_a_model_and_a_batch(loss: Callable[..., Any]) -> None:
-    try:
-        signature = inspect.signature(loss)
-    except (TypeError, ValueError):
-        return  # Some built-in functions have no signature.
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        raise TypeError(
-            f"loss is called as loss(model, batch), got one that takes {signature}; unpack the batch inside it, as in "
-            "lambda model, batch: loss(model(batch[0]), batch[1])"
-        ) from None
+        told = losses.sum_told(self._loss, value, source.batch_size)
+        if told:
+            warnings.warn(told, RuntimeWarning, stacklevel=4)
 
 
 def _chosen(model: nn.Module, chosen: NameFilter | None) -> list[tuple[str, Tensor]]:
