@@ -12,6 +12,7 @@ torch is imported once: every run is a fork of this process, which takes no grad
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import hashlib
 import os
 import random
@@ -141,6 +142,7 @@ def _fork(work: Work, folder: Path, rank: int) -> int:
         return process
     code = 1
     try:
+        faulthandler.enable()
         silent = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
@@ -165,6 +167,10 @@ def finish(processes: list[int], forks: list[int]) -> list[int] | None:
                 left.remove(process)
         time.sleep(0.002)
     hung = left + [p for p in forks if _alive(p)]
+    for process in hung:  # Says where it is.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGABRT)
+    time.sleep(1.0 if hung else 0.0)
     for process in hung:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
@@ -188,18 +194,20 @@ def trial(kind: str, r: random.Random, seconds: float, expected: str) -> tuple[C
                 os.kill(victim, how)
                 hits[how.name] += 1
             if finish(running, forks) is None:
-                return (
-                    hits,
-                    f"hung after {how.name if alive else 'no hit'}, {len(running)} and {len(forks)} forks",
-                )
+                who = "a rank" if victim in forks else "the first process"
+                return hits, f"hung after {how.name if alive else 'no hit'} on {who}: {_log(folder)}"
             if not alive:
                 break
         codes = finish(*start(kind, folder))
         if codes is None or any(codes):
-            return hits, f"the last run ended with {codes}: {(folder / 'log').read_text()[-300:]}"
+            return hits, f"the last run ended with {codes}: {_log(folder)}"
         ended = result(folder)
         left = [path.name for path in folder.iterdir() if path.suffix == ".tmp"]
         return hits, "" if ended == expected else f"ended with {ended} instead of {expected}, beside {left}"
+
+
+def _log(folder: Path) -> str:
+    return (folder / "log").read_text()[-4000:]
 
 
 def undisturbed(kind: str) -> tuple[float, str]:
@@ -209,7 +217,7 @@ def undisturbed(kind: str) -> tuple[float, str]:
         begun = time.monotonic()
         codes = finish(running, forks)
         if codes is None or any(codes):
-            raise RuntimeError(f"{kind} ended with {codes}: {(Path(name) / 'log').read_text()[-800:]}")
+            raise RuntimeError(f"{kind} ended with {codes}: {_log(Path(name))}")
         return time.monotonic() - begun, result(Path(name))
 
 

@@ -107,6 +107,13 @@ def test_a_run_that_diverged_can_be_drawn(value):
     assert all(math.isfinite(end) for axis in figure.axes for end in (*axis.get_xlim(), *axis.get_ylim()))
 
 
+def test_the_curves_fill_their_figure_and_arrival_is_inside():
+    (section,) = sections([row("neon-scsg", 0, 100), row("neon-sgd", 0, 400)])
+    for axis in section.figures[1].figure.axes:
+        longest = max(max(line.get_xdata()) for line in axis.lines if len(line.get_xdata()) == 3)
+        assert longest < axis.get_xlim()[1] < 2.0 * longest
+
+
 def test_names_of_files_are_plain():
     assert slug("sigmoid, a9a") == "sigmoid-a9a"
 
