@@ -121,7 +121,7 @@ def start(kind: str, folder: Path) -> tuple[list[int], list[int]]:
     attempt.write_text(str(int(attempt.read_text()) + 1) if attempt.exists() else "0")
     sys.stdout.flush()
     begun = [folder / f"rank {rank}" for rank in range(forks)]
-    for path in begun:
+    for path in [*begun, *folder.glob("ended *")]:
         path.unlink(missing_ok=True)
     running = [_fork(work, folder, rank) for rank in range(count)]
     while not all(path.exists() for path in begun) and _alive(running[0]):
@@ -188,7 +188,8 @@ def trial(kind: str, r: random.Random, seconds: float, expected: str) -> tuple[C
             running, forks = start(kind, folder)
             moment, how = time.monotonic() + r.uniform(0.0, 1.1 * seconds), r.choice(SIGNALS)
             victim = r.choice(running + forks)
-            while (alive := _alive(victim)) and time.monotonic() < moment:
+            ended = folder / f"ended {forks.index(victim) if victim in forks else ''}"
+            while (alive := _alive(victim) and not ended.exists()) and time.monotonic() < moment:
                 time.sleep(0.001)
             if alive:
                 os.kill(victim, how)
@@ -201,9 +202,9 @@ def trial(kind: str, r: random.Random, seconds: float, expected: str) -> tuple[C
         codes = finish(*start(kind, folder))
         if codes is None or any(codes):
             return hits, f"the last run ended with {codes}: {_log(folder)}"
-        ended = result(folder)
+        told = result(folder)
         left = [path.name for path in folder.iterdir() if path.suffix == ".tmp"]
-        return hits, "" if ended == expected else f"ended with {ended} instead of {expected}, beside {left}"
+        return hits, "" if told == expected else f"ended with {told} instead of {expected}, beside {left}"
 
 
 def _log(folder: Path) -> str:

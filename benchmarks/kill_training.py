@@ -59,15 +59,20 @@ def train(folder: Path, rank: int, count: int) -> None:
 
 
 def main() -> None:
-    """One rank of torchrun. FOLDER/rank R holds its process id once it has begun."""
+    """One rank of torchrun. FOLDER/rank R holds its process id, and FOLDER/ended R is there once it has trained.
+
+    Then it waits for torchrun to let it go. A waiting rank that is killed keeps torchrun waiting for it, without
+    end: so it does with ranks that are forks, whatever they have done before.
+    """
     folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
     beside = folder / f"{rank}.tmp"
     beside.write_text(str(os.getpid()))
     beside.replace(folder / f"rank {rank}")
-    dist.init_process_group("gloo", timeout=PATIENCE)
+    dist.init_process_group("gloo", timeout=4 * PATIENCE)  # If one fails, torchrun ends the others before that.
     train(folder, rank, dist.get_world_size())
     dist.barrier()
     dist.destroy_process_group()
+    (folder / f"ended {rank}").touch()
 
 
 if __name__ == "__main__":
