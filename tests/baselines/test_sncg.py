@@ -77,6 +77,8 @@ def test_theory_has_the_batches_of_the_lemmas() -> None:
     assert settings.gradient_batch == extraction.gradient_sample_size(eps=0.02, sub_gaussian=3.0, delta=0.05)
     assert settings.hessian_batch == extraction.hessian_sample_size(eps=0.05, smoothness=2.0, dimension=3, delta=0.05)
     assert settings.curvature_every == 1
+    assert not settings.verify
+    assert not settings.backtracking
 
 
 @pytest.mark.parametrize(

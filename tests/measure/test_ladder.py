@@ -84,3 +84,11 @@ def test_what_is_not_finite_ends_it():
     found, radii = climbed(lambda t: math.nan, 1.0)
     assert radii == 3
     assert math.isnan(found.error)
+
+
+@pytest.mark.parametrize(("rounding", "smooth"), [(0.2, True), (0.05, False)])
+def test_differences_within_the_rounding_are_smooth(rounding, smooth):
+    """0.1 between the first two rungs, and nothing between the others."""
+    found = ladder.plateau(lambda t: -0.1 if t < 1.5 else -0.2, 1.0, rounding=rounding, within=(1.0, 4.0))
+    assert found.radius == 1.0
+    assert found.smooth is smooth

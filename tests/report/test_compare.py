@@ -121,3 +121,10 @@ def test_names_of_files_are_plain():
 def test_the_summary_orders_methods_by_samples():
     rows = [row("sgd", 0, None), row("neon-sgd", 0, 400), row("sncg", 0, 50, products=700)]
     assert summary(by_problem(rows))[1] == "  chain: sncg 50 + 700, neon-sgd 400, sgd never"
+
+
+def test_seconds_are_told_to_a_hundredth():
+    found = row("neon-scsg", 0, 100)
+    found["arrived"] = found["arrived"] | {"seconds": 0.12345}
+    assert cell(arrivals(by_problem([found])), "NEON-SCSG", "seconds to arrival, median") in (0.12, 0.5)
+    assert cell(arrivals(by_problem([found])), "NEON-SCSG", "seconds to arrival, median") == 0.12
