@@ -225,7 +225,8 @@ class Watch:
             return (yield)
         finally:
             sys.settrace(None)
-            self._shared[collector.nodeid] = self._now
+            # Twice for a file: once for its examples, which import it.
+            self._shared.setdefault(collector.nodeid, set()).update(self._now)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:

@@ -222,3 +222,9 @@ def test_its_batch_grows_with_the_noise_and_with_momentum() -> None:
 def test_a_momentum_of_one_is_refused_before_anything_runs() -> None:
     with pytest.raises(ValueError, match=r"momentum must be in \[0, 1\), got 1\.5; 0\.9 is usual"):
         Nesterov(momentum=1.5)
+
+
+def test_what_is_kept_from_round_to_round_is_no_setting() -> None:
+    assert "_companion" not in repr(Sgd())
+    with pytest.raises(TypeError, match="_companion"):
+        Sgd(_companion=X0)  # type: ignore[call-arg]
