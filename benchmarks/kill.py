@@ -1,17 +1,18 @@
 """Kills runs at random moments, and starts them again: is the end that of a run that nobody disturbed?
 
-Four kinds of run: the paper's simulation and a comparison of methods, whose rows are kept in a file; training with
-`Neon` and a checkpoint every few steps; the same on several ranks, of which one is hit. A trial hits a run with
-SIGKILL, SIGTERM or SIGINT at a random moment, starts it again from what is on the disk, and so on, until it has come to
-its end. Rows, without times, and weights are then compared bit for bit. On ranks, those that were not hit must end by
-themselves.
+Five kinds of run: the paper's simulation and a comparison of methods, whose rows are kept in a file; training with
+`Neon` and a checkpoint every few steps; the same on several ranks, of which one is hit; the same under torchrun, where
+a rank or torchrun itself is hit. A trial hits a run with SIGKILL, SIGTERM or SIGINT at a random moment, starts it again
+from what is on the disk, and so on, until it has come to its end. Rows, without times, and weights are then compared
+bit for bit. On ranks, those that were not hit must end by themselves.
 
-torch is imported once: every run is a fork of this process, which takes no gradient itself.
+torch is imported once: every run is a fork of this process, which takes no gradient itself, and torchrun forks in turn.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import hashlib
 import os
 import random
@@ -21,7 +22,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +30,18 @@ import torch
 import torch._dynamo
 import torch.distributed as dist
 import torch.distributed.fsdp
+import torch.distributed.run
 import torch.onnx
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks import kill_training
 from benchmarks.environment import Report, options, table
-from unsaddle import Neon
 from unsaddle.experiments import compare, harness, reproduce, rows
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 LIMIT = 600.0
 """Seconds after which a run that was hit, or the others of its ranks, count as hung."""
-PATIENCE = 30.0
-"""Seconds that ranks wait for each other. One that is hit before all have met keeps the others waiting for as long."""
 HITS = 3
 """Of a run, at most; then it may end."""
-STEPS = 60
 
 Work = Callable[[Path, int], None]
 """What a rank does in a folder."""
@@ -64,7 +60,7 @@ def comparison(folder: Path, rank: int) -> None:
 
 def training(folder: Path, rank: int) -> None:
     """Neon around Adam, from a saddle."""
-    _train(folder, 0, 1)
+    kill_training.train(folder, 0, 1)
 
 
 def ranks(count: int) -> Work:
@@ -73,56 +69,33 @@ def ranks(count: int) -> Work:
     def work(folder: Path, rank: int) -> None:
         attempt = (folder / "attempt").read_text()
         store = dist.FileStore(str(folder / f"store {attempt}"), count)
-        wait = timedelta(seconds=PATIENCE)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=wait)
-        _train(folder, rank, count)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=kill_training.PATIENCE)
+        kill_training.train(folder, rank, count)
         dist.barrier()
 
     return work
 
 
-def _train(folder: Path, rank: int, count: int) -> None:
-    data = torch.randn(64, 4, generator=torch.Generator().manual_seed(3)) * torch.linspace(2.0, 0.5, 4)
-    model: nn.Module = nn.Sequential(nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False))
-    for p in model.parameters():
-        nn.init.zeros_(p)
-    if count > 1:
-        # Else DDP orders its buckets anew after the first step of every run, and sums four ranks in another order then:
-        # a resumed run is off by a rounding, with any optimizer.
-        model = DistributedDataParallel(model, find_unused_parameters=True)
-    neon = Neon(torch.optim.Adam(model.parameters(), lr=0.02), every=10)
-    saved, begun = folder / "saved.pt", 0
-    if saved.exists():
-        state = torch.load(saved, weights_only=True)
-        model.load_state_dict(state["model"])
-        neon.load_state_dict(state["neon"])
-        begun = state["step"]
-    for step in range(begun, STEPS):
-        batch = data[torch.randperm(64, generator=torch.Generator().manual_seed(step))[:16]].chunk(count)[rank]
+def torchrun(count: int) -> Work:
+    """The same under torchrun, whose ranks are forks of it. It restarts nothing by itself here."""
 
-        def closure(batch: Tensor = batch) -> Tensor:
-            neon.zero_grad()
-            loss = (model(batch) - batch).square().mean()
-            loss.backward()
-            return loss
+    def work(folder: Path, rank: int) -> None:
+        launch = ["--standalone", "--nproc-per-node", str(count), "--start-method", "fork"]
+        torch.distributed.run.main([*launch, "--run-path", kill_training.__file__, str(folder)])
 
-        neon.step(closure)
-        if step % 3 == 2 and rank == 0:
-            beside = saved.with_suffix(".tmp")
-            torch.save({"model": model.state_dict(), "neon": neon.state_dict(), "step": step + 1}, beside)
-            beside.replace(saved)
-    if rank == 0:
-        torch.save([p.detach() for p in model.parameters()], folder / "weights.tmp")
-        (folder / "weights.tmp").replace(folder / "weights.pt")
+    return work
 
 
-KINDS: dict[str, tuple[Work, int]] = {
-    "reproduce": (simulation, 1),
-    "compare": (comparison, 1),
-    "training": (training, 1),
-    "2 ranks": (ranks(2), 2),
-    "4 ranks": (ranks(4), 4),
+KINDS: dict[str, tuple[Work, int, int]] = {
+    "reproduce": (simulation, 1, 0),
+    "compare": (comparison, 1, 0),
+    "training": (training, 1, 0),
+    "2 ranks": (ranks(2), 2, 0),
+    "4 ranks": (ranks(4), 4, 0),
+    "2 ranks, torchrun": (torchrun(2), 1, 2),
+    "4 ranks, torchrun": (torchrun(4), 1, 4),
 }
+"""What a fork does, how many there are, and how many forks of its own each has."""
 
 
 def result(folder: Path) -> str:
@@ -141,13 +114,26 @@ def _timeless(value: Any) -> Any:
     return [_timeless(v) for v in value] if isinstance(value, list) else value
 
 
-def start(kind: str, folder: Path) -> list[int]:
-    """Forks the ranks of a run; their process ids."""
-    work, count = KINDS[kind]
+def start(kind: str, folder: Path) -> tuple[list[int], list[int]]:
+    """Forks the ranks of a run. Their process ids, and those of their own forks."""
+    work, count, forks = KINDS[kind]
     attempt = folder / "attempt"
     attempt.write_text(str(int(attempt.read_text()) + 1) if attempt.exists() else "0")
     sys.stdout.flush()
-    return [_fork(work, folder, rank) for rank in range(count)]
+    begun = [folder / f"rank {rank}" for rank in range(forks)]
+    for path in [*begun, *folder.glob("ended *")]:
+        path.unlink(missing_ok=True)
+    running = [_fork(work, folder, rank) for rank in range(count)]
+    while not all(path.exists() for path in begun) and _alive(running[0]):
+        time.sleep(0.001)
+    return running, [int(path.read_text()) for path in begun if path.exists()]
+
+
+def _alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _fork(work: Work, folder: Path, rank: int) -> int:
@@ -156,6 +142,7 @@ def _fork(work: Work, folder: Path, rank: int) -> int:
         return process
     code = 1
     try:
+        faulthandler.enable()
         silent = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
@@ -168,22 +155,28 @@ def _fork(work: Work, folder: Path, rank: int) -> int:
         os._exit(code)
 
 
-def finish(processes: list[int]) -> list[int] | None:
-    """The exit codes, once all have ended; None if one hung. It is killed then."""
+def finish(processes: list[int], forks: list[int]) -> list[int] | None:
+    """The exit codes of our processes, once all and their own forks have ended; None if one hung. It is killed then."""
     until, codes = time.monotonic() + LIMIT, dict.fromkeys(processes, -1000)
     left = list(processes)
-    while left and time.monotonic() < until:
+    while (left or any(map(_alive, forks))) and time.monotonic() < until:
         for process in list(left):
             done, status = os.waitpid(process, os.WNOHANG)
             if done:
                 codes[process] = os.waitstatus_to_exitcode(status)
                 left.remove(process)
         time.sleep(0.002)
-    for process in left:
+    hung = left + [p for p in forks if _alive(p)]
+    for process in hung:  # Says where it is.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGABRT)
+    time.sleep(1.0 if hung else 0.0)
+    for process in hung:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
+    for process in left:
         os.waitpid(process, 0)
-    return None if left else list(codes.values())
+    return None if hung else list(codes.values())
 
 
 def trial(kind: str, r: random.Random, seconds: float, expected: str) -> tuple[Counter[str], str]:
@@ -192,33 +185,40 @@ def trial(kind: str, r: random.Random, seconds: float, expected: str) -> tuple[C
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for _ in range(HITS):
-            running = start(kind, folder)
-            moment, how, victim = time.monotonic() + r.uniform(0.0, 1.1 * seconds), r.choice(SIGNALS), r.choice(running)
-            while not (gone := os.waitpid(victim, os.WNOHANG)[0]) and time.monotonic() < moment:
+            running, forks = start(kind, folder)
+            moment, how = time.monotonic() + r.uniform(0.0, 1.1 * seconds), r.choice(SIGNALS)
+            victim = r.choice(running + forks)
+            ended = folder / f"ended {forks.index(victim) if victim in forks else ''}"
+            while (alive := _alive(victim) and not ended.exists()) and time.monotonic() < moment:
                 time.sleep(0.001)
-            if gone:
-                if finish([p for p in running if p != victim]) is None:
-                    return hits, "hung"
+            if alive:
+                os.kill(victim, how)
+                hits[how.name] += 1
+            if finish(running, forks) is None:
+                who = "a rank" if victim in forks else "the first process"
+                return hits, f"hung after {how.name if alive else 'no hit'} on {who}: {_log(folder)}"
+            if not alive:
                 break
-            os.kill(victim, how)
-            hits[how.name] += 1
-            if finish(running) is None:
-                return hits, f"hung after {how.name} on one of {len(running)}"
-        codes = finish(start(kind, folder))
+        codes = finish(*start(kind, folder))
         if codes is None or any(codes):
-            return hits, f"the last run ended with {codes}: {(folder / 'log').read_text()[-300:]}"
-        ended = result(folder)
+            return hits, f"the last run ended with {codes}: {_log(folder)}"
+        told = result(folder)
         left = [path.name for path in folder.iterdir() if path.suffix == ".tmp"]
-        return hits, "" if ended == expected else f"ended with {ended} instead of {expected}, beside {left}"
+        return hits, "" if told == expected else f"ended with {told} instead of {expected}, beside {left}"
+
+
+def _log(folder: Path) -> str:
+    return (folder / "log").read_text()[-4000:]
 
 
 def undisturbed(kind: str) -> tuple[float, str]:
     """How long a run takes, and what it comes to."""
     with tempfile.TemporaryDirectory() as name:
+        running, forks = start(kind, Path(name))
         begun = time.monotonic()
-        codes = finish(start(kind, Path(name)))
+        codes = finish(running, forks)
         if codes is None or any(codes):
-            raise RuntimeError(f"{kind} ended with {codes}: {(Path(name) / 'log').read_text()[-800:]}")
+            raise RuntimeError(f"{kind} ended with {codes}: {_log(Path(name))}")
         return time.monotonic() - begun, result(Path(name))
 
 

@@ -179,7 +179,8 @@ def files(names: list[str]) -> Iterator[Path]:
 class Watch:
     """A plugin of pytest that notes which of the wanted lines each test runs; line 0 is anything of the file.
 
-    What a fixture of several tests runs counts for each of them.
+    What a fixture of several tests runs counts for each of them, and so do functions that a test file calls when it is
+    imported.
     """
 
     def __init__(self, mutants: list[Mutant]) -> None:
@@ -198,7 +199,7 @@ class Watch:
 
     def _of_call(self, frame: FrameType, event: str, _: object) -> Any:
         code = frame.f_code
-        if code.co_filename not in self._wanted:
+        if code.co_filename not in self._wanted or code.co_name == "<module>":
             return None
         self._now.add((code.co_filename, 0))
         if code not in self._codes:
@@ -217,6 +218,17 @@ class Watch:
             self._now = before | self._now
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+        self._now = set()
+        sys.settrace(self._of_call)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            # Twice for a file: once for its examples, which import it.
+            self._shared.setdefault(collector.nodeid, set()).update(self._now)
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._now, begun = set(), time.process_time()
         sys.settrace(self._of_call)
@@ -224,7 +236,8 @@ class Watch:
             return (yield)
         finally:
             sys.settrace(None)
-            shared = [self._shared.get(name, set()) for name in getattr(item, "fixturenames", ())]
+            names = (item.nodeid.partition("::")[0], *getattr(item, "fixturenames", ()))
+            shared = [self._shared.get(name, set()) for name in names]
             self.seen[item.nodeid] = time.process_time() - begun, sorted(self._now.union(*shared))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -361,12 +374,17 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--only", nargs="+", default=[""], help="files and folders of src/unsaddle")
     parser.add_argument("--tests", nargs="+", default=[], help="paths; all by default")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="only those that survived in these rows")
     args = parser.parse_args()
     report = Report.begin("mutants", args)
     torch.set_num_threads(1)
     r, ends, until = random.Random(args.seed), Counter[str](), time.monotonic() + 60.0 * args.minutes
     choices = [(file, i) for file in files(args.only) for i in range(len(places(ast.parse(file.read_text()))))]
     mutants = [mutant(file, i, r) for file, i in r.sample(choices, min(args.count, len(choices)))]
+    if args.again is not None:
+        rows = map(json.loads, args.again.read_text().splitlines())
+        survived = {row["settings"].get("mutant") for row in rows if row["status"] == "survived"}
+        mutants = [m for m in mutants if str(m) in survived]
     reasons: dict[str, str] = json.loads(EQUIVALENT.read_text())
     seen = watched(mutants, args.jobs, args.tests)
     print(f"  {len(seen)} tests took {sum(s for s, _ in seen.values()):.0f} s", flush=True)

@@ -36,6 +36,7 @@ SUITES = {
     "test_fuzz_calls.py": "hostile calls of the public functions, as a benchmark makes more of them",
     "test_identities.py": "mathematics, stated without the implementation",
     "test_imports.py": "which way imports point",
+    "test_disk.py": "faults around the file of rows, as a benchmark makes more of them",
     "test_kill.py": "runs that are hit by signals and started again, as a benchmark makes more of them",
     "test_load.py": "many verdicts at once, as a benchmark makes more of them",
     "test_mirror.py": "where tests stand",

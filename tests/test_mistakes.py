@@ -1,5 +1,6 @@
 """Mistakes that users make, at the public functions: taken, or refused in our own words and before any evaluation."""
 
+import inspect
 import math
 import warnings
 
@@ -147,3 +148,17 @@ def test_extreme_numbers_make_no_method_fail_in_its_arithmetic(method):
             refused.append((name, str(error)))
     assert all(name in said for name, said in refused)
     assert len(refused) < 12
+
+
+@pytest.mark.parametrize("name", ["eps", "gamma", "delta"])
+@pytest.mark.parametrize("size", [1e-300, 1e300])
+@pytest.mark.parametrize("ask", [*PUBLIC, unsaddle.morse_index], ids=lambda ask: ask.__name__)
+def test_sizes_at_the_end_of_the_numbers_are_taken_or_refused(ask, name, size):
+    """No ZeroDivisionError and no OverflowError comes out."""
+    if name not in inspect.signature(ask).parameters:
+        pytest.skip(f"{ask.__name__} has no {name}")
+    if name == "delta" and size > 1.0:
+        with pytest.raises(ValueError, match="delta must be between 0 and 1"):
+            ask(SADDLE, ZERO, delta=size)
+    else:
+        assert ask(SADDLE, ZERO, **{name: size}).cost.gradients > 0

@@ -25,7 +25,7 @@ from unsaddle import (
     negative_curvature,
     spectral_density,
 )
-from unsaddle.told import WIDTH, as_html, as_text
+from unsaddle.told import WIDTH, as_html, as_text, measured
 
 ZERO = torch.zeros(2, dtype=torch.float64)
 
@@ -146,3 +146,7 @@ def test_without_matplotlib_a_plot_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"unsaddle\[plot\]"):
         solution().plot()
+
+
+def test_an_error_as_large_as_the_number_is_told() -> None:
+    assert measured(-0.5, 0.5) == "-0.5 ± 0.5"

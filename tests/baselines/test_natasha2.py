@@ -73,6 +73,13 @@ def test_one_epoch_and_the_final_sgd_cost_what_they_should() -> None:
     assert solution.cost.hessian_samples == 0
 
 
+def test_by_default_a_batch_is_a_fifth_of_the_anchor_s_two_thirds_power() -> None:
+    given = {name: size for name, size in GIVEN.items() if name != "batch_size"} | {"anchor_size": 64}
+    solution = solve(natasha2, bowl_sum(100), 9.0 * ONES, first_order_steps=1, **given)
+    anchor, epoch, sgd, look = 64, 2 * 4 * 3 * 2, 64, 64  # 64^(2/3)/5 = 3.2. The final SGD takes single samples.
+    assert solution.cost.samples == anchor + epoch + sgd + look
+
+
 def test_ojas_products_are_counted_apart() -> None:
     solution = solve(natasha2, BOWL, 0.0 * ONES, gamma=0.1, smoothness=1.0)
     assert solution.status is Ending.SECOND_ORDER_POINT

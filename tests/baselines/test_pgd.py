@@ -88,6 +88,7 @@ def test_theory_against_numbers_by_hand() -> None:
     assert settings.value_threshold == pytest.approx(1e-3 / 36.6182**3, rel=1e-5)
     assert settings.wait == 367  # 366.182
     assert settings.gamma == pytest.approx(0.1)
+    assert settings.constant == 1.0
 
 
 def test_a_stream_has_no_full_gradient() -> None:

@@ -68,6 +68,18 @@ def test_on_a_stream_it_grows_its_batches_until_they_say_something(seed: int) ->
     assert solution.curvature_error <= 0.05 / 2
 
 
+@pytest.mark.parametrize("lowest", [-0.6, -0.4])
+def test_on_everything_any_curvature_is_decided(lowest: float) -> None:
+    """Below −γ/2 it is a direction, above it nothing is below −γ."""
+    problem = problems.prescribed_spectrum([lowest, 0.5, 2.0])
+    x = problem.stationary_points[0].point
+    run = new_run(problem.objective, x)
+    settings = sncg.practical_settings(run, options(gamma=1.0))
+    q, _, decided = sncg._Curvature(run, 0.05, settings).lowest(x, 2.0, 1.0)
+    assert q == pytest.approx(lowest, rel=1e-6)
+    assert decided
+
+
 def test_theory_has_the_batches_of_the_lemmas() -> None:
     settings = sncg.theory_settings(
         new_run(BOWL, ONES),
@@ -77,6 +89,8 @@ def test_theory_has_the_batches_of_the_lemmas() -> None:
     assert settings.gradient_batch == extraction.gradient_sample_size(eps=0.02, sub_gaussian=3.0, delta=0.05)
     assert settings.hessian_batch == extraction.hessian_sample_size(eps=0.05, smoothness=2.0, dimension=3, delta=0.05)
     assert settings.curvature_every == 1
+    assert not settings.verify
+    assert not settings.backtracking
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from tests.baselines.running import DOUBLE, bowl_sum, noisy_stream, options, solve
+from tests.baselines.running import DOUBLE, bowl_sum, new_run, noisy_stream, options, solve
 from unsaddle import problems
 from unsaddle.baselines import svrg_hessian
 from unsaddle.cost import Cost
@@ -42,6 +42,28 @@ def test_with_a_known_lipschitz_constant_the_step_is_the_papers() -> None:
     first = solution.trace.of("escape")[0]
     assert first.note == "length 1"  # |q|/L2
     assert first.value == pytest.approx(-0.5 + 1.0 / 6.0)
+
+
+@pytest.mark.parametrize(("lowest", "found"), [(-0.6, True), (-0.4, False)])
+def test_a_direction_is_one_below_half_of_gamma(lowest: float, found: bool) -> None:
+    problem = problems.prescribed_spectrum([lowest, 0.5, 2.0])
+    x = problem.stationary_points[0].point
+    run, known = new_run(problem.objective, x), options(gamma=1.0)
+    settings = svrg_hessian.practical_settings(1, run, known)
+    seen = svrg_hessian.hessian_descent(run, known, x, settings)
+    assert seen.curvature == pytest.approx(lowest, rel=1e-6)
+    assert (seen.direction is not None) == found
+
+
+def test_every_round_of_the_theory_has_all_its_epochs() -> None:
+    """Of two rounds the first leaves a saddle, and three epochs follow each start."""
+    problem = problems.prescribed_spectrum([-1.0, 0.5, 2.0], power=3)
+    known = {"smoothness": 10.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0, "epochs": 3, "rounds": 2, "steps": 5}
+    start = problem.saddles[0].point
+    kinds = [e.kind for e in solve(svrg_hessian, problem.objective, start, theory=True, gamma=0.2, **known).trace]
+    first = kinds.index("extraction")
+    second = kinds.index("extraction", first + 1)
+    assert kinds[:first].count("check") == kinds[first + 1 : second].count("check") == 4
 
 
 def test_an_epoch_that_rose_is_undone() -> None:

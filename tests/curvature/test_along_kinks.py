@@ -39,3 +39,11 @@ def test_a_jump_of_the_hessian_is_no_rounding(d: int) -> None:
     f_hat = DisplacedFunction(F.sample(), x)
     level = rounding_level(f_hat, torch.Generator().manual_seed(0))
     assert level < 0.1 * nearest_along(f_hat)
+
+
+def test_of_a_quadratic_the_level_is_rounding() -> None:
+    """Both sides are as far away: else the product itself, 1e3·r, would be left."""
+    x = torch.ones(40, dtype=torch.float64)
+    F = Function(lambda y: 1e3 * (y**2).sum() / 2.0)
+    f_hat = DisplacedFunction(F.sample(), x)
+    assert rounding_level(f_hat, torch.Generator().manual_seed(0)) < 1e-3 * 1e3 * nearest_along(f_hat)

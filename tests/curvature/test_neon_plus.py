@@ -283,3 +283,28 @@ def test_blocks_change_nothing(monkeypatch):
     whole = neon_plus(f_hat, settings, rng()).vector
     monkeypatch.setattr(vectors, "BLOCK_BYTES", 7 * 8)
     assert torch.allclose(neon_plus(f_hat, settings, rng()).vector, whole, rtol=1e-10)
+
+
+@pytest.mark.parametrize("curvature", [0.0, 0.5])
+def test_nothing_is_known_once_the_steps_are_shorter_than_gamma_would_make_them(curvature):
+    """f = c‖x‖²/2 shrinks all alike, so that lengths are numbers. The least length grows as along −γ."""
+    eta, zeta, gamma, least_start, radius = 0.1, 0.5, 0.4, 1e-4, 1e-2
+    settings = NeonPlusSettings(
+        step_size=eta, momentum=zeta, num_steps=500, noise_radius=radius, target=gamma / 2.0, gamma=gamma,
+        least_start=least_start, hessian_lipschitz=1e-9, trust_radius=1e6,
+    )  # fmt: skip
+    F = Function(lambda x: (curvature * (x @ x) / 2.0, curvature * x), gradient=True)
+    f_hat = DisplacedFunction(F.sample(), torch.zeros(4, dtype=torch.float64))
+    before = f_hat.f.ledger.gradients
+    found = neon_plus(f_hat, settings, torch.Generator().manual_seed(0))
+    y = u = float(vectors.random_in_ball(f_hat.x, radius, torch.Generator().manual_seed(0)).norm())
+    least_y = least_u = least_start
+    steps = 0
+    while y >= least_y:
+        following = (1.0 + eta * gamma) * least_u
+        least_y, least_u = following, following + zeta * (following - least_y)
+        following = (1.0 - eta * curvature) * u
+        y, u = following, following + zeta * (following - y)
+        steps += 1
+    assert found.status is Status.NOTHING_FOUND
+    assert f_hat.f.ledger.gradients - before == steps < 500

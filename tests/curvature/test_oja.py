@@ -147,12 +147,14 @@ def test_theory_settings_are_natasha_2s_with_constant_one() -> None:
     assert settings.step_size == pytest.approx(1.0 / (2.0 * math.sqrt(764.0)))
 
 
-def test_steps_that_overshoot_are_told() -> None:
-    settings = OjaSettings(step_size=3.0, num_steps=20, steps_a_round=20, batch=1, target=0.5)
-    s = torch.cat([SPECTRUM[:-1], torch.tensor([3.0])])  # |1 − 3·3| = 8 outgrows 1 + 3 at −1.
+@pytest.mark.parametrize(("largest", "told"), [(3.0, True), (2.2, True), (1.8, False)])
+def test_steps_that_overshoot_are_told(largest: float, told: bool) -> None:
+    """|1 − ηλ| > 1, so that the largest curvature grows; −0.1 grows more slowly."""
+    settings = OjaSettings(step_size=1.0, num_steps=200, steps_a_round=200, batch=1, target=0.5)
+    s = torch.cat([0.1 * SPECTRUM[:-1], torch.tensor([largest])])
     f = Function(lambda x: (0.0, s * x), gradient=True, hvp=lambda x, v: s * v)
     found = oja(f, X, lambda v: s * v, settings, rng(0))
-    assert found.status is Status.SMOOTHNESS_EXCEEDED
+    assert found.status is (Status.SMOOTHNESS_EXCEEDED if told else Status.NOTHING_FOUND)
 
 
 def test_when_a_step_takes_everything_away_a_new_start_is_drawn() -> None:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from unsaddle import FiniteSum, Function, negative_curvature
-from unsaddle.curvature.posed import posed
+from unsaddle.cost import Ledger
+from unsaddle.curvature.posed import least_smoothness, posed
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Status
 from unsaddle.metric.objective import MetricObjective
@@ -141,3 +142,13 @@ def test_without_a_metric_the_question_is_left_alone() -> None:
 def test_constants_of_x_are_refused_beside_a_metric(constants: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="with a metric, smoothness, hessian_lipschitz and settings must be left out"):
         negative_curvature(function(hessian(0, -0.5)), ZERO, metric=sizes(0, 1.0), **constants)
+
+
+@pytest.mark.parametrize("beyond", [1.0, math.nan], ids=["a plane", "not finite"])
+def test_of_no_curvature_no_smoothness_is_seen(beyond: float) -> None:
+    """A plane is all rounding, and where F ends there is nothing to see."""
+    slope = torch.linspace(1.0, 2.0, D, dtype=torch.float64)
+    F = Function(lambda x: (slope @ x, slope * (beyond if float(x.norm()) > 0.0 else 1.0)), gradient=True)
+    asked = posed(F, ZERO, Question(gamma=0.1), [0.5] + (D - 1) * [1.0])
+    found = negative_curvature(function(hessian(0, 0.1)), ZERO, gamma=0.1)
+    assert least_smoothness(asked, found, Ledger()) == 0.0

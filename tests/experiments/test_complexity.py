@@ -60,6 +60,12 @@ def test_jobs_differ_and_a_quick_run_has_fewer():
     assert max(job["dimension"] for job in quick) < max(job["dimension"] for job in full)
 
 
+def test_one_function_for_every_eps_bends_down_by_gamma():
+    jobs = [job for job in complexity.jobs(seeds=1) if job["sweep"] == "one function"]
+    assert len({job["eps"] for job in jobs}) > 2
+    assert {(job["gamma"], job["bend"], job["dimension"]) for job in jobs} == {(0.1, 0.1, 10)}
+
+
 def test_gamma_follows_eps_as_each_row_has_it():
     jobs = [job for job in complexity.jobs(seeds=1) if job["sweep"] == "slope"]
     assert {job["method"] for job in jobs} == {row.method for row in TABLE_ONE}

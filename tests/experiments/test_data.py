@@ -165,3 +165,5 @@ def test_gisette_is_made_of_pixels_products_and_probes_of_two_digits(tmp_path):
     assert not torch.equal(gisette_from(images, digits, num_features=300, seed=1)[0], dataset.features)
     with pytest.raises(ValueError, match="got 0 of 4"):
         gisette_from(images, np.zeros(300), num_features=300)
+    with pytest.raises(ValueError, match="no pixel is lit"):
+        gisette_from(0 * images, digits, num_features=300)

@@ -3,8 +3,9 @@ from dataclasses import replace
 
 import pytest
 
+from unsaddle.cost import Ledger
 from unsaddle.experiments import cases
-from unsaddle.experiments.watch import PATH_FIELDS, solve
+from unsaddle.experiments.watch import PATH_FIELDS, Lookout, solve
 from unsaddle.methods import minimize
 
 
@@ -32,6 +33,21 @@ def test_the_path_ends_at_arrival_with_what_the_case_says_of_that_point():
     assert all(p["gradient_norm"] > case.eps or p["lowest_curvature"] < -case.gamma for p in path[:-1])
     assert path[0]["lowest_curvature"] == -1.0
     assert all(p["seconds"] >= 0.0 for p in path)
+
+
+def test_a_direction_that_proves_the_saddle_again_spares_the_hessian():
+    """Two looks at one saddle: the second asks for two gradients along the direction of the first."""
+    case, asked = cases.case("chain"), []
+
+    def hessian(x):
+        asked.append(x)
+        return case.hessian(x)
+
+    lookout = Lookout(replace(case, hessian=hessian), curvature=False)
+    for _ in range(2):
+        lookout.look(case.start(0), Ledger())
+    assert len(asked) == 1
+    assert lookout.arrived is None
 
 
 def test_a_method_that_never_looks_is_stopped_when_it_arrives():

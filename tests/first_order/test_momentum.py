@@ -184,6 +184,18 @@ def test_l1_falls_slowly_while_the_value_does_and_rises_when_it_rises() -> None:
     torch.testing.assert_close(y, 1.01**20 * X0)
 
 
+@pytest.mark.parametrize(("share", "undone"), [(0.9, False), (1.1, True)])
+def test_a_rise_is_kept_up_to_what_the_steps_of_a_round_could_gain(share: float, undone: bool) -> None:
+    """‖∇f‖²/L1 a step, with L1 = 1.5 after it was raised. From ½‖x‖² at ‖x‖² = 4 that is 2 + 20·4/1.5."""
+    bowl, start = diagonal(1.0, 1.0, 1.0), torch.tensor([2.0, 0.0, 0.0], dtype=DOUBLE)
+    height = 2.0 + share * 20.0 * 4.0 / 1.5
+    method, seen = Sgd(num_steps=20), anchor_at(bowl, start, None, random())
+    one = known(1.0, 1)
+    far = torch.tensor([math.sqrt(2.0 * height), 0.0, 0.0], dtype=DOUBLE)
+    assert method._kept(far, seen, one) is not undone
+    assert one.smoothness == 1.5
+
+
 @pytest.mark.parametrize("smoothness", [1e-3, 1e-300])
 def test_a_round_that_rises_out_of_all_bounds_is_undone_with_its_velocity(smoothness: float) -> None:
     bowl, local = diagonal(1.0, 1.0, 1.0), known(smoothness, 1)
@@ -210,3 +222,9 @@ def test_its_batch_grows_with_the_noise_and_with_momentum() -> None:
 def test_a_momentum_of_one_is_refused_before_anything_runs() -> None:
     with pytest.raises(ValueError, match=r"momentum must be in \[0, 1\), got 1\.5; 0\.9 is usual"):
         Nesterov(momentum=1.5)
+
+
+def test_what_is_kept_from_round_to_round_is_no_setting() -> None:
+    assert "_companion" not in repr(Sgd())
+    with pytest.raises(TypeError, match="_companion"):
+        Sgd(_companion=X0)  # type: ignore[call-arg]

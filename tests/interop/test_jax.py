@@ -179,6 +179,7 @@ def test_where_names_the_leaves_of_a_pytree_and_pictures_are_drawn(ask):
     assert set(where.names) == {"a", "b.c", "b.w"}
     assert where.shares[0] == pytest.approx(1.0, abs=1e-3)
     assert dict(zip(where.names, where.sizes, strict=True)) == {"a": 4 / 6, "b.c": 1 / 6, "b.w": 1 / 6}
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     assert found.plot() is not None
     assert "<img" in found._repr_html_()
 

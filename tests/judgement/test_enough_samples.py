@@ -55,6 +55,13 @@ def test_a_candidate_is_to_be_confirmed_or_cleared(on_sample: float, fresh: floa
     assert more_samples(found, samples=1000, n=None, delta=0.05, **KNOWN) == f"pass samples={number}"
 
 
+def test_no_more_than_a_hundred_times_as_many_are_asked_for() -> None:
+    """131 000, as a power of two. Nothing would be enough: the gradient's norm is ε."""
+    known = {"gradient_norm": 0.4, "gradient_error": 0.8, "eps": 0.4}
+    nothing = evidence(Status.NOTHING_FOUND)
+    assert more_samples(nothing, samples=1310, n=None, delta=0.05, **known) == "pass samples=131072"
+
+
 @pytest.mark.parametrize("samples", [1, 3, 20, 100, 249])
 def test_so_few_are_told_the_number_below_which_nothing_is_decided(samples: int) -> None:
     advice = more_samples(evidence(Status.FOUND), samples=samples, n=None, delta=0.05, **KNOWN)

@@ -49,6 +49,15 @@ def test_it_ends_where_it_is_small_enough_and_never_promises_less_than_the_truth
     assert calls <= 1 + 1 + STEPS
 
 
+def test_after_the_last_step_what_is_left_counts_as_along_the_softest_direction() -> None:
+    """Twice as many eigenvalues as steps, from 1e-3 on: much is left, and divided by 2e-3."""
+    f, x, hessian = quadratic(torch.logspace(-3.0, 3.0, 2 * STEPS, dtype=DOUBLE), 2)
+    truth = float(x @ hessian @ x) / 2.0
+    promised = gradient_promise(f.sample(), x, softest=1e-3, radius=1e-7, enough=0.0)
+    assert truth <= promised < math.inf
+    assert promised - truth > 0.1 * float((hessian @ x).square().sum()) * 1e-6
+
+
 def test_negative_curvature_on_the_way_promises_everything() -> None:
     f, x, _ = quadratic(torch.tensor([-1.0, 2.0, 5.0], dtype=DOUBLE), 1)
     assert gradient_promise(f.sample(), x, softest=1.0, radius=1e-7, enough=0.0) == math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -83,3 +84,9 @@ def test_where_f_ends_nothing_is_found() -> None:
 def test_the_order_is_that_of_the_fall() -> None:
     for k in (1, 2, 3, 5):
         assert _order([(NEARER**i) ** k for i in range(6)]) == pytest.approx(k)
+
+
+def test_a_value_of_minus_infinity_is_no_lower_point() -> None:
+    """A logarithm of zero, not a fall."""
+    beyond = around(lambda x: x[0] ** 2 + torch.where(x[1].abs() > 1e-3, -math.inf, 0.0))[0]
+    assert beyond.lower_point(ALONG, by_descent=False) is None

@@ -80,6 +80,17 @@ def test_few_rows_are_all_looked_at_instead() -> None:
     assert ledger.samples == 600 * ledger.gradients
 
 
+def test_all_rows_are_looked_at_once() -> None:
+    rows = torch.ones(600, dtype=DOUBLE)
+    objective = FiniteSum(lambda x, a: 0.5 * a.mean() * x @ x, rows)
+    question, seeds = Question(gamma=0.1, samples=5), torch.Generator().manual_seed(0)
+    found, ledger = nothing(objective, question), Ledger()
+    again = look_again(objective, ORIGIN, found, question, 100, 0.025, seeds, ledger)
+    alone = answer(objective, ORIGIN, replace(question, samples=None, gamma=found.gamma, probe_radius=found.radius))
+    assert again.status is Status.NOTHING_FOUND
+    assert ledger.gradients == alone.cost.gradients
+
+
 def test_the_budget_is_that_of_all_looks() -> None:
     objective, question = noisy([0.5, 1.0, 1.0], [0.5, 0.5, 0.5]), Question(gamma=0.1, samples=400)
     found = nothing(objective, question)

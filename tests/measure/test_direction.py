@@ -93,6 +93,20 @@ def test_the_error_covers_the_rounding_of_half_precision_that_is_the_same_at_all
     assert measured.error <= 0.05 * abs(measured.curvature)
 
 
+@pytest.mark.parametrize(
+    ("error", "consistent", "negative"), [(0.5, True, True), (2.0, True, False), (0.5, False, False)]
+)
+def test_a_curvature_is_negative_beyond_its_error(error: float, consistent: bool, negative: bool) -> None:
+    seen = Measurement(curvature=-1.0, error=error, radius=0.1, consistent=consistent, samples=1, fresh=False)
+    assert seen.is_negative is negative
+
+
+def test_a_rounding_that_hides_the_curvature_is_not_consistent() -> None:
+    """The radii agree, and the differences shrink as they should: the error alone says so."""
+    assert _measure(quadratic_plus(lambda z: 0.0 * z.sum()), radius=0.5, noise=0.01).consistent
+    assert not _measure(quadratic_plus(lambda z: 0.0 * z.sum()), radius=0.5, noise=1.0).consistent
+
+
 def test_a_kink_at_x_is_not_consistent() -> None:
     """Along −|z| the curvature measured at r is −1/r: it does not settle down as r shrinks."""
     measurement = _measure(quadratic_plus(lambda z: -z.abs().sum()), radius=1e-2)

@@ -42,13 +42,16 @@ def test_where_the_ladder_was_moved_the_error_is_doubled():
     assert moved.error == pytest.approx(2.0 * (inner + ladder.RATIO**2 * inner / 2.0), rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_too_near_it_moves_outwards(seed):
-    """Rounding of 1e-6/t beside −1, from t = 1e-6 on: it has to reach 1e-5 at least."""
-    noise = torch.Generator().manual_seed(seed)
-    found, _ = climbed(lambda t: -1.0 + 1e-6 * float(torch.randn((), generator=noise)) / t + t, 1e-6)
-    if found.smooth and found.error < 0.5:
-        assert abs(found.value + 1.0) <= 3.0 * found.error
+def test_too_near_it_moves_outwards():
+    """Rounding of 1e-6/t beside −1, from t = 1e-6 on. It is often out of it in the three moves that it has."""
+    clear = 0
+    for seed in range(20):
+        noise = torch.Generator().manual_seed(seed)
+        found, _ = climbed(lambda t, noise=noise: -1.0 + 1e-6 * float(torch.randn((), generator=noise)) / t + t, 1e-6)
+        if found.smooth and found.error < 0.5:
+            clear += found.radius > 1e-6
+            assert abs(found.value + 1.0) <= 3.0 * found.error
+    assert clear >= 10
 
 
 def test_noise_alone_is_seldom_clear():
@@ -81,3 +84,11 @@ def test_what_is_not_finite_ends_it():
     found, radii = climbed(lambda t: math.nan, 1.0)
     assert radii == 3
     assert math.isnan(found.error)
+
+
+@pytest.mark.parametrize(("rounding", "smooth"), [(0.2, True), (0.05, False)])
+def test_differences_within_the_rounding_are_smooth(rounding, smooth):
+    """0.1 between the first two rungs, and nothing between the others."""
+    found = ladder.plateau(lambda t: -0.1 if t < 1.5 else -0.2, 1.0, rounding=rounding, within=(1.0, 4.0))
+    assert found.radius == 1.0
+    assert found.smooth is smooth

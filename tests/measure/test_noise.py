@@ -76,3 +76,8 @@ def test_curvature_drowns_where_the_even_part_of_the_gradient_is_more_than_half_
 
     near = noise.gradient_noise(grad, x, 0.0, grad(x), torch.Generator().manual_seed(0))
     assert near.drowned is drowned
+
+
+def test_the_relative_error_is_that_of_the_terms_however_small_they_are() -> None:
+    error = noise.relative_error(noise=1e-9, grad_norm=0.01, smoothness=0.1, x_norm=0.3)
+    assert error == pytest.approx(1e-9 / 0.04)

@@ -116,3 +116,18 @@ def test_a_ladder_finds_where_products_agree_between_truncation_and_a_staircase(
         assert 1e-7 * width < seen.nearest < 10.0 * width
         assert seen.curvature == pytest.approx(1e-9 / width * float(weights.square().mean().sqrt()), rel=0.4)
         assert calls <= 31
+
+
+def test_a_gradient_that_depends_on_the_last_point_has_memory() -> None:
+    """∇f(x) is another one after a look far away. Near to x it hardly is."""
+    h, x = hessian(20, DOUBLE), normal(20, DOUBLE)
+    last = x.clone()
+
+    def grad(z: Tensor) -> Tensor:
+        nonlocal last
+        before, last = last, z.clone()
+        return h @ z + 0.1 * (before - z)
+
+    seen, _ = surveyed(grad, x)
+    assert seen.has_memory
+    assert seen.noise > 1e-6

@@ -107,6 +107,13 @@ def test_a_run_that_diverged_can_be_drawn(value):
     assert all(math.isfinite(end) for axis in figure.axes for end in (*axis.get_xlim(), *axis.get_ylim()))
 
 
+def test_the_curves_fill_their_figure_and_arrival_is_inside():
+    (section,) = sections([row("neon-scsg", 0, 100), row("neon-sgd", 0, 400)])
+    for axis in section.figures[1].figure.axes:
+        longest = max(max(line.get_xdata()) for line in axis.lines if len(line.get_xdata()) == 3)
+        assert longest < axis.get_xlim()[1] < 2.0 * longest
+
+
 def test_names_of_files_are_plain():
     assert slug("sigmoid, a9a") == "sigmoid-a9a"
 
@@ -114,3 +121,10 @@ def test_names_of_files_are_plain():
 def test_the_summary_orders_methods_by_samples():
     rows = [row("sgd", 0, None), row("neon-sgd", 0, 400), row("sncg", 0, 50, products=700)]
     assert summary(by_problem(rows))[1] == "  chain: sncg 50 + 700, neon-sgd 400, sgd never"
+
+
+def test_seconds_are_told_to_a_hundredth():
+    found = row("neon-scsg", 0, 100)
+    found["arrived"] = found["arrived"] | {"seconds": 0.12345}
+    assert cell(arrivals(by_problem([found])), "NEON-SCSG", "seconds to arrival, median") in (0.12, 0.5)
+    assert cell(arrivals(by_problem([found])), "NEON-SCSG", "seconds to arrival, median") == 0.12

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from unsaddle.experiments import complexity as experiment
@@ -5,6 +7,7 @@ from unsaddle.experiments.table_one import TABLE_ONE
 from unsaddle.experiments.watch import BLIND
 from unsaddle.report.complexity import by_dimension, by_gamma, sections, table_one
 from unsaddle.report.complexity_curves import count, curves, fit
+from unsaddle.report.complexity_figures import DRAWN
 from unsaddle.report.complexity_statements import exponents_of, statements_of
 
 pytest.importorskip("matplotlib", reason="figures need the extra plot")
@@ -168,3 +171,29 @@ def test_figures_have_labelled_axes_and_one_legend():
 def test_a_part_of_the_rows_is_enough_for_a_page():
     (section,) = sections([r for r in rows() if r["settings"]["sweep"] == "gamma"])
     assert [f.name for f in section.figures] == ["complexity-gamma"]
+
+
+def test_guides_have_the_slope_that_is_written_beside_them():
+    """They are straight where both axes are logarithmic. The steep one of 1/ε ends at twice the highest curve."""
+    (section,) = sections(rows())
+    dimension, eps, _ = (found.figure for found in section.figures)
+    slopes = {"∝ d": 1.0, "ε⁻⁴": 4.0, "ε⁻²": 2.0}
+    seen = []
+    for axis in (dimension.axes[0], dimension.axes[2], *eps.axes):
+        ends = {text.xy: slopes[text.get_text()] for text in axis.texts if text.get_text() in slopes}
+        curves = [line for line in axis.get_lines() if len(line.get_xdata()) > 2]
+        for line in axis.get_lines():
+            (x0, x1), (y0, y1) = (list(part)[:: len(part) - 1] for part in line.get_data())
+            if (x1, y1) in ends and len(line.get_xdata()) == 2:
+                assert math.log(y1 / y0) / math.log(x1 / x0) == pytest.approx(ends[x1, y1])
+                seen.append(ends[x1, y1])
+        if axis in eps.axes:
+            highest = max(curve.get_ydata()[-1] for curve in curves)
+            assert max(y for _, y in ends) == pytest.approx(2.0 * highest, rel=0.02)
+    assert sorted(seen) == [1.0, 1.0, 2.0, 2.0, 4.0]
+
+
+def test_every_method_is_drawn_against_eps():
+    (section,) = sections(rows())
+    for axis in section.figures[1].figure.axes:
+        assert sum(len(line.get_xdata()) > 2 for line in axis.get_lines()) >= len(DRAWN)

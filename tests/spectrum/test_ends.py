@@ -10,7 +10,7 @@ import torch
 
 from unsaddle.cost import Ledger
 from unsaddle.problems import prescribed_spectrum
-from unsaddle.spectrum.ends import Goal, Stop, errors, explore
+from unsaddle.spectrum.ends import Goal, Stop, _kept, errors, explore
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.spectrum.space import Space
 
@@ -106,3 +106,19 @@ def test_what_was_locked_stays_out() -> None:
         run = explore(H, space, Goal(lowest=109), 110, generator)
         basis = torch.stack([run.process.vector(i) for i in range(run.process.projection.size)])
         assert float((space.locked @ basis.T).abs().max()) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("capacity", "low", "high", "kept"),
+    [
+        (21, 2, 2, (2 + 5, 2 + 2)),  # Sixteen are left, eight of them go on: five below, two above.
+        (20, 0, 0, (6, 3)),
+        (12, 30, 5, (7, 3)),  # Too many are wanted: a quarter is left to the upper end.
+        (12, 0, 30, (1, 10)),
+    ],
+)
+def test_a_restart_keeps_what_is_wanted_and_half_of_the_rest(
+    capacity: int, low: int, high: int, kept: tuple[int, int]
+) -> None:
+    assert _kept(capacity, low, high) == kept
+    assert sum(kept) < capacity

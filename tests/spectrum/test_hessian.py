@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
 from tests.spectrum.networks import dense, network, objective
 from unsaddle import Function
 from unsaddle.spectrum import hessian_operator
+from unsaddle.spectrum.hessian import Hessian
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-2)])
@@ -52,3 +57,10 @@ def test_products_are_from_both_sides_where_noise_leads_far_out() -> None:
     exact = (torch.linspace(1.0, 2.0, 100, dtype=torch.float64) + 0.2 * x) * v
     assert (H(v) - exact).norm() <= 0.02 * exact.norm()
     assert H.cost.gradients == before + 2
+
+
+@pytest.mark.parametrize(("between", "central", "told"), [(None, False, 4.0 / 3.0), (None, True, 2.0), (1, False, 2.0)])
+def test_curvatures_of_both_sides_are_weighted(between: int | None, central: bool, told: float) -> None:
+    """At r and at −2r the third derivative enters as 1 and −2. Products from both sides need no weights."""
+    hessian: Any = SimpleNamespace(between=between, is_central=lambda radius: central, radius=lambda largest: 1.0)
+    assert Hessian.both(hessian, np.ones(1), np.full(1, 2.0), 1.0)[0] == pytest.approx(told)

@@ -101,3 +101,10 @@ def test_where_the_hessian_is_zero_the_index_is_zero(layers: int) -> None:
             problem.objective, torch.zeros_like(problem.stationary_points[1].point), gamma=1e-2, seed=seed
         )
         assert (found.lower, found.upper) == (0, 0)
+
+
+def test_the_least_budget_is_a_survey_and_the_first_steps() -> None:
+    f, x = Function(lambda x: x @ x / 2.0), torch.ones(9, dtype=torch.float64)
+    with pytest.raises(ValueError, match="max_gradients must be at least 28, got 27"):
+        morse_index(f, x, max_gradients=27)
+    assert morse_index(f, x, max_gradients=28).cost.gradients <= 28

@@ -197,3 +197,10 @@ def test_any_integer_is_a_seed(call: str) -> None:
         getattr(unsaddle, call)(F, x, seed=seed)
     with pytest.raises(TypeError, match="seed must be"):
         getattr(unsaddle, call)(F, x, seed=1.5)
+
+
+def test_the_least_budget_is_a_survey_and_a_step_for_each_pair() -> None:
+    f, x = Function(lambda x: x @ x / 2.0), torch.ones(9, dtype=torch.float64)
+    with pytest.raises(ValueError, match="max_gradients must be at least 15, got 14"):
+        eigenpairs(f, x, lowest=1, highest=1, max_gradients=14)
+    assert len(eigenpairs(f, x, lowest=1, highest=1, max_gradients=15).values) == 2

@@ -40,6 +40,7 @@ def test_decrease_per_squared_length_is_gamma_over_ell():
 
 def test_theorem_1():
     # c_max = min(1/72^4, (3/(32*5832))^2) = min(3.72e-8, 2.58e-10)
+    assert extraction.neon_max_step(smoothness=4.0, c_hat=0.5) == 1.0 / 2.0**4 / 4.0  # The paper's bound: ĉ < 3/2.
     assert extraction.neon_max_step(smoothness=4.0) == pytest.approx(6.46022331559383e-11, rel=1e-12, abs=0.0)
     # t = 18*8.987197/0.005 = 32353.9
     assert extraction.neon_num_steps(step_size=0.01, **PROBLEM) == 32354

@@ -9,9 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.utils.data import TensorDataset
 
 from tests.torch_optim.training import closure_over
-from unsaddle import Neon
+from unsaddle import ModelObjective, Neon
 from unsaddle.torch_optim.state import COLLECT, IDLE, TRIAL
 
 BASES = {
@@ -162,3 +163,24 @@ def test_a_pickle_whose_group_is_not_here_says_what_to_do(group):
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     with pytest.raises(ValueError, match="pickled with the process group"):
         pickle.loads(pickled)
+
+
+def test_a_direction_is_one_of_the_objective_s_parameters():
+    """The optimizer trains one more, which the objective does not have."""
+    x = torch.randn(64, 4, generator=torch.Generator().manual_seed(0)) * torch.tensor([2.0, 1.0, 1.0, 0.5])
+
+    def made():
+        model = network().eval()
+        F = ModelObjective(model, lambda model, batch: (model(batch[0]) - batch[0]).square().mean(), TensorDataset(x))
+        extra = nn.Parameter(torch.zeros(5))
+        return Neon(torch.optim.SGD([*model.parameters(), extra], lr=0.05), F, every=5, max_overhead=1.0)
+
+    neon, other = made(), made()
+    for _ in range(100):
+        neon.zero_grad()
+        neon.step()
+        if neon.phase == COLLECT:
+            break
+    assert neon.phase == COLLECT
+    other.load_state_dict(neon.state_dict())
+    assert other.phase == COLLECT

@@ -155,7 +155,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     with _opened(path) as file:
         try:
             for number, line in enumerate(file, start=1):
-                content = line.split(b"#", 1)[0].strip()
+                content = line.partition(b"#")[0].strip()
                 if content:
                     yield number, content
         except (EOFError, OSError) as error:

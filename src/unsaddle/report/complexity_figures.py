@@ -122,7 +122,7 @@ def _eps(slope: Curves, one: Curves) -> Figure:
             tops: list[tuple[list[float], list[float]]] = []
             for method, inside in DRAWN:
                 powers = (None, 0.25 if method == "noisy-sgd" else 0.5)
-                for key in [k for k in curves if (k[0], k[2]) == (method, inside) and k[1] in powers][:1]:
+                for key in [k for k in curves if (k[0], k[2]) == (method, inside) and k[1] in powers]:
                     tops.append(_draw(axis, curves[key], lambda row: row["gradients"], _style((method, inside))))
             tops = [t for t in tops if t[0]]
             if tops:

@@ -11,6 +11,7 @@ from torch import Tensor
 from unsaddle import Function, is_minimum
 from unsaddle.curvature import Status
 from unsaddle.curvature.extract import answer
+from unsaddle.curvature.krylov.quadratic import _hessian_jumps
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature
 
@@ -139,3 +140,13 @@ def test_a_direction_over_kinks_says_over_which_distance_f_bends_so(nearest: flo
     assert seen.status is Status.FOUND
     assert seen.curvature < -0.2
     assert "over a distance" in seen.over_kinks
+
+
+@pytest.mark.parametrize(
+    ("even", "far_even", "jumps"), [(0.8, 0.8, True), (0.4, 0.4, False), (0.8, 3.0, False), (3.0, 0.8, False)]
+)
+def test_an_even_part_that_stays_beyond_half_of_gamma_is_a_jump_of_the_hessian(
+    even: float, far_even: float, jumps: bool
+) -> None:
+    """A third derivative grows with the radius, and rounding falls."""
+    assert _hessian_jumps(even, far_even, 1.0) is jumps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from unsaddle import Function, ModelObjective, is_minimum, negative_curvature
+from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.krylov.piece import _falls_beyond
 
 DECAY = 1e-3
 
@@ -125,3 +128,17 @@ def test_negative_curvature_tells_that_nothing_was_found_between_kinks() -> None
     assert found.bound <= found.gamma
     assert float(torch.linalg.eigvalsh(hessian)[0]) >= -found.bound
     assert found.smoothness == pytest.approx(float(torch.linalg.eigvalsh(hessian)[-1]), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("fun", "falls"),
+    [(lambda z: z.sum() - z.square().sum(), True), (lambda z: -z.sum(), False), (lambda z: z.square().sum(), False)],
+    ids=["bends down", "a slope", "bends up"],
+)
+def test_values_on_both_sides_tell_whether_f_bends_down(fun, falls) -> None:
+    """A slope is no bend: one side makes up for the other."""
+    f_hat = DisplacedFunction(Function(fun).sample(), torch.zeros(3, dtype=torch.float64))
+    way = torch.ones(3, dtype=torch.float64)
+    earlier = SimpleNamespace(vector=way, deciding=(), scale=SimpleNamespace(radius=0.1))
+    assert _falls_beyond(f_hat, earlier) is falls
+    assert not _falls_beyond(f_hat, SimpleNamespace(vector=None, deciding=()))

@@ -202,6 +202,10 @@ def test_an_argument_that_the_base_has_too_goes_to_the_base(saddles):
     assert optimizer.tuned == 7.0
 
 
+def test_up_to_twenty_saddles_are_left(saddles):
+    assert promoted(BFGS)(next(iter(saddles.values())), logfile=None)._most == 20
+
+
 def test_max_escapes_ends_a_run(saddles):
     atoms = saddles["square"].copy()
     atoms.calc = EMT()

@@ -6,6 +6,7 @@ from scipy.optimize import Bounds
 
 from unsaddle.interop.scipy import minimize
 from unsaddle.interop.scipy.arguments import BOUNDED
+from unsaddle.interop.scipy.free_function import EndPoint
 from unsaddle.interop.scipy.promotion import TOO_MANY_ESCAPES, UNDECIDED
 
 AT_BOUNDS = ("L-BFGS-B", "TNC", "SLSQP")
@@ -221,3 +222,8 @@ def test_a_start_outside_of_the_bounds_is_moved_to_them(method, jac):
     )
     assert result.success
     np.testing.assert_allclose(result.x, [1.0, 0.0], atol=1e-3)
+
+
+def test_without_a_run_nothing_was_spent():
+    end = EndPoint(function=None, x=np.zeros(1), value=0.0, start=np.zeros(1))
+    assert (end.spent, end.suspicious, end.inverse) == (0, False, None)

@@ -5,8 +5,9 @@ import pytest
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
-from unsaddle.interop.scipy import minimize, neon
+from unsaddle.interop.scipy import minimize, neon, promotion
 from unsaddle.interop.scipy.arguments import METHODS
+from unsaddle.interop.scipy.bounded_verdict import verdict_at
 from unsaddle.interop.scipy.promotion import BUDGET, NOT_FINITE, STUCK, TOO_MANY_ESCAPES, UNDECIDED
 
 NEED_HESSIAN = ("trust-ncg", "trust-krylov", "trust-exact")
@@ -401,3 +402,18 @@ def test_many_saddles_in_a_row_are_all_left():
 def test_of_a_periodic_function_the_nearest_minimum_is_found():
     result = minimize(lambda x: np.cos(x).sum(), np.zeros(1), jac=lambda x: -np.sin(x))
     assert abs(result.x[0]) == pytest.approx(np.pi, abs=1e-4)
+
+
+@pytest.mark.parametrize(("x0", "suspicious"), [((1.0, 0.3), [False]), ((1.0, 0.0), [True, True])])
+def test_a_point_is_suspicious_if_fun_did_not_fall_or_a_saddle_was_left(x0, suspicious, monkeypatch):
+    """fun falls from 0.16 to −0.67: their sum is negative, their difference is not."""
+    seen = []
+
+    def noted(end, **how):
+        seen.append(end.suspicious)
+        return verdict_at(end, **how)
+
+    monkeypatch.setattr(promotion, "verdict_at", noted)
+    found = minimize(lambda x: 0.25 * (x[0] - 1.0) ** 2 + x[1] ** 4 - 2.0 * x[1] ** 2 + 0.33, x0, method="BFGS")
+    assert found.fun == pytest.approx(-0.67)
+    assert seen == suspicious

@@ -365,3 +365,8 @@ def test_a_batch_that_is_a_tuple_is_no_data(data):
 def test_an_array_of_numpy_is_no_data():
     with pytest.raises(TypeError, match=r"got ndarray; wrap tensors as torch\.utils\.data\.TensorDataset"):
         ModelObjective(batch_norm(), classify, torch.zeros(3, 4).numpy())
+
+
+def test_a_loader_of_single_rows_draws_them_one_by_one():
+    assert source(DataLoader(Endless(), batch_size=None), None, 0).batch_size == 1
+    assert source(DataLoader(Endless(), batch_size=4), None, 0).batch_size == 4
