@@ -126,6 +126,7 @@ def is_minimum(
         sample_margin=SAMPLE_MARGIN,
         seen_counts=True,
         survey_first=True,
+        ends_where_steep=eps is None,
         accuracy=CLOSE,
         samples=samples,
         delta=min(delta / 2.0, START_DELTA),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 import torch
 from torch import nn
@@ -45,5 +47,5 @@ def test_where_the_gradient_leads_down_a_verdict_needs_few_gradients() -> None:
 )
 def test_values_have_to_fall_as_the_gradient_promises(fun, x: float, leads: bool) -> None:
     point = torch.full((3,), x, dtype=torch.float64)
-    search, _ = prepare(Function(fun), point, Question(), Ledger())
+    search, _ = prepare(Function(fun), point, Question(), Ledger(), ExitStack())
     assert leads_down(search, 2.0) == leads
