@@ -24,9 +24,9 @@ KEEP_LOWEST, KEEP_HIGHEST = 8, 4
 """Ritz vectors that a restart keeps of 20 vectors; other bases keep the same share. The lowest are looked for. The
 highest would come back and cost steps again."""
 
-LEFTOVER = {torch.float32: 1e-4, torch.float64: 1e-13}
-"""A new vector is orthogonalised again if its part in the basis is longer than this share of it. In float32 that is far
-below the error of a product, and below √eps, up to which M is the projected Hessian to full precision (Simon 1984)."""
+LEFTOVER = {torch.float32: 1e-5, torch.float64: 1e-13}
+"""A new vector is orthogonalised again if its part in the basis is longer than this share of it: about a hundred
+roundings, far below the error of a product."""
 
 BREAKDOWN = 10.0
 """The space is invariant if no more than so many roundings of the largest eigenvalue are left of a product."""
@@ -156,8 +156,8 @@ def _orthogonalise(rows: Tensor, w: Tensor, projection: Projection, solve: bool)
 
     Q is read twice: for h = Qᵀw, and then, block by block in the cache, for w − Qh, its length, and its part in Q that
     rounding has left. Only if this part is too long is it taken out too ("twice is enough"). It is rounding of h, which
-    the projection need not know. On several ranks, the Ritz pairs of the first come with the second message: processors
-    round eigenvalues differently, and all ranks must decide alike.
+    the Ritz pairs need not know. On several ranks, those of the first come with the second message: processors round
+    eigenvalues differently, and all ranks must decide alike.
     """
     basis = rows[:-1]
     taken = vectors.summed(torch.mv(basis, w))
@@ -174,6 +174,7 @@ def _orthogonalise(rows: Tensor, w: Tensor, projection: Projection, solve: bool)
     length = _length(w, squared)
     if not math.hypot(*leftover) <= LEFTOVER[w.dtype] * length:
         torch.addmv(w, basis.T, torch.tensor(leftover, dtype=w.dtype, device=w.device), alpha=-1.0, out=w)
+        projection.amend(leftover)
         length = _length(w, float(vectors.summed(torch.dot(w, w))))
     return products, length, pairs
 

@@ -50,6 +50,12 @@ class Projection:
         self._m[j, : j + 1] = self._m[: j + 1, j] = column
         self.size = j + 1
 
+    def amend(self, more: Sequence[float]) -> None:
+        """Adds to the products of the last column what rounding had left out of them."""
+        j, column = self.size - 1, np.array(more)
+        self._m[j, : j + 1] += column / 2.0
+        self._m[: j + 1, j] += column / 2.0  # The diagonal gets all of it.
+
     def follow(self, next_norm: float) -> None:
         """Sets b, the length of what the last product has outside of the basis."""
         self.next_norm = self._m[self.size, self.size - 1] = self._m[self.size - 1, self.size] = next_norm
