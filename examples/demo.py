@@ -7,6 +7,7 @@ figure. All of it is measured while you wait, and written as one page. Needs the
 from __future__ import annotations
 
 import argparse
+import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +25,13 @@ from unsaddle.report.blocks import Figure, Section
 from unsaddle.report.page import drawing, save
 from unsaddle.report.provenance import provenance
 from unsaddle.report.sections import sections
+from unsaddle.told import WIDTH
 
 STEPS = 300
+STUCK = (
+    f"An autoencoder, all weights zero: its gradient is zero, and {STEPS} steps of SGD do not change its loss. "
+    "F is its loss on all rows, x are its weights. Is x a minimum?"
+)
 TITLE = "unsaddle: what it does, measured while you waited"
 INTRODUCTION = (
     "A network that is stuck, and how it gets off. Then SciPy's saddle, a molecule's, and the paper's figure. "
@@ -58,16 +64,17 @@ def network() -> list[Section]:
     objective = unsaddle.ModelObjective(model, loss, TensorDataset(rows))
     verdict = unsaddle.is_minimum(objective)
     where = verdict.where()
+    _tell(STUCK)
     print(f"\n{verdict}\n  lives in    {where}\n")
     first, *written = check.sections(verdict, where)[:-1]
-    written.insert(0, replace(first, title=f"A network that is stuck. {first.title}"))
+    written.insert(0, replace(first, title=f"A network that is stuck. {first.title}", paragraphs=[STUCK]))
     objective.assign(objective.point + verdict.length * verdict.direction)
     after = train()
     said = (
         f"{STEPS} steps of SGD from all weights zero: the mean loss of the last 50 is {_mean(before):.2f}. After one "
         f"step of length {verdict.length:.2g} along the direction, {STEPS} more: {_mean(after):.2f}."
     )
-    print(f"  way down    {said}")
+    _tell(said)
     with drawn(7.0, 2.8) as figure:
         axes = figure.subplots()
         axes.plot(range(STEPS), before, color=MEASURED, linewidth=0.8, label="stuck")
@@ -77,6 +84,11 @@ def network() -> list[Section]:
         legend_under(axes)
     curve = Figure(name="way-down", figure=figure, caption="The loss before and after one step along the direction.")
     return [*written, Section(title="The way down, taken", paragraphs=[said], figures=[curve])]
+
+
+def _tell(said: str) -> None:
+    """Print a paragraph in lines that a terminal can hold."""
+    print(textwrap.fill(said, WIDTH), flush=True)
 
 
 def _mean(losses: list[float]) -> float:
@@ -98,7 +110,7 @@ def scipy_saddle() -> Section:
         f"at the saddle. unsaddle.interop.scipy.minimize: {ours.verdict.kind}, f = {ours.fun:.3g}; "
         f"it met {ours.escapes} saddle on its way, and went on."
     )
-    print(f"\nSciPy: {said}")
+    _tell(said)
     return Section(title="SciPy's saddle", paragraphs=[said])
 
 
@@ -120,7 +132,7 @@ def molecule() -> Section:
         f"unsaddle.interop.ase.Neon goes on from there: {ase.is_minimum(square).kind}, "
         f"{energy - square.get_potential_energy():.2f} eV lower."
     )
-    print(f"\nA molecule: {said}\n")
+    _tell(said)
     return Section(title="A molecule's saddle", paragraphs=[said], figures=[picture])
 
 
@@ -133,13 +145,14 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=5000, help="dimension of its data")
     options = parser.parse_args()
     begun = time.perf_counter()
+    print("What unsaddle does, in four parts and about two minutes. All of it is also written as a page.\n")
     print("1 of 4: a network that is stuck", flush=True)
     written = network()
     print("\n2 of 4: SciPy", flush=True)
     written.append(scipy_saddle())
     print("\n3 of 4: a molecule", flush=True)
     written.append(molecule())
-    print("4 of 4: the paper's figure", flush=True)
+    print("\n4 of 4: the paper's figure, for researchers: how fast each search sees the curvature", flush=True)
     reproduce(options.out, targets=options.targets, iterations=options.iterations, num_features=options.features)
     rows = stored.read(options.out)
     with journal():
