@@ -460,3 +460,10 @@ WORDS = set(inspect.signature(minimize).parameters) - {"objective", "x0", "metho
 def test_a_slip_is_looked_up_among_all_that_minimize_takes(word: str, method: str) -> None:
     with pytest.raises(TypeError, match=rf"unknown setting '{word}s'; this method takes .*did you mean '{word}'"):
         minimize(rows(), ZERO, method=method, **{f"{word}s": 1})
+
+
+@pytest.mark.parametrize("method", ["pgd", "sgd", "neon-svrg", "noisy-sgd"])
+def test_a_step_size_may_be_an_integer_of_any_length(method: str) -> None:
+    f = Function(lambda x: (x @ x) / 2.0)
+    solution = minimize(f, torch.ones(2, dtype=torch.float64), method=method, step_size=10**30, max_samples=500)
+    assert isinstance(solution.status, Ending)

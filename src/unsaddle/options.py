@@ -56,10 +56,13 @@ def check_settings(
     counts: Sequence[str] = (),
     hint: str = "leave it out to have it chosen",
 ) -> None:
-    """Raises unless `positive` settings are finite numbers > 0 and `counts` integers ≥ 1. None passes: not given."""
+    """Raises unless `positive` settings are finite numbers > 0 and `counts` integers ≥ 1. None passes: not given.
+
+    The positive ones become floats: torch takes no integer beyond 2⁶³.
+    """
     for name in positive:
         if (value := getattr(settings, name)) is not None:
-            checks.positive(value, name, hint)
+            object.__setattr__(settings, name, checks.positive(value, name, hint))
     for name in counts:
         if (value := getattr(settings, name)) is not None:
             checks.count(value, name)
