@@ -133,7 +133,7 @@ def test_soft_curvature_is_told_where_the_gradient_is_not_small() -> None:
 def test_a_flat_direction_beside_curved_ones_is_named() -> None:
     verdict = is_minimum(Function(lambda x: x[0] ** 2 + x[1] ** 4), torch.zeros(2, dtype=DOUBLE))
     assert verdict.kind == "minimum"
-    assert "Along one direction F is flat" in verdict.reason
+    assert "Along one direction the curvature is zero" in verdict.reason
 
 
 @pytest.mark.parametrize("lowest", [-0.3, 0.2])

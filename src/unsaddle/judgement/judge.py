@@ -94,7 +94,8 @@ def _judged(
     reason = f"Nothing below -gamma was found; the lowest curvature seen is {found.lowest:.3g}."
     known_to = max(abs(found.upper - found.lowest), FLAT * found.smoothness)
     if is_flat(found, FLAT):
-        reason += f" Along one direction F is flat, to {known_to:.1g}: there, terms of higher order decide."
+        reason += f" Along one direction the curvature is zero, within ± {known_to:.1g}: there, higher derivatives "
+        reason += "decide whether F rises. verdict.plot() shows F along it."
     return Judgement(Kind.MINIMUM, reason + found.over_kinks)
 
 
