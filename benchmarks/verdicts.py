@@ -124,7 +124,7 @@ def judge(verdict: Verdict, case: Case, precision: str) -> str:
 
 def falls_by_higher_order(verdict: Verdict, case: Case) -> bool:
     """Whether the verdict says so, λ_min is not positive, and F is lower at the point that the verdict names."""
-    said = re.search(r"Go on from x \+ ([0-9.e+-]+)·v, with v = evidence.deciding\[0\]", verdict.reason)
+    said = re.search(r"Go on from x \+ ([0-9.e+-]+)·v, with v = verdict.evidence.deciding\[0\]", verdict.reason)
     if said is None or case.lowest > ZERO * case.largest:
         return False
     f, v, length = case.objective.sample(), verdict.evidence.deciding[0], float(said[1])
