@@ -14,7 +14,7 @@ from ase.constraints import FixAtoms
 from ase.filters import FrechetCellFilter, StrainFilter, UnitCellFilter
 
 from unsaddle.interop.ase import CalculationError, is_minimum
-from unsaddle.interop.ase.surface import EnergySurface, results_kept
+from unsaddle.interop.ase.surface import EnergySurface, largest_force, results_kept
 
 
 class Springs(Calculator):
@@ -132,3 +132,17 @@ def test_atoms_at_one_place_and_places_that_are_no_numbers_are_refused():
         is_minimum(Atoms("Cu2", positions=np.zeros((2, 3)), calculator=EMT()))
     with pytest.raises(ValueError, match="positions of atoms must be finite"):
         is_minimum(Atoms("Cu", positions=[[np.nan, 0.0, 0.0]], calculator=EMT()))
+
+
+def test_forces_that_constraints_cannot_use_are_told():
+    """ASE's own error would be about an index."""
+
+    class Lists(EMT):
+        def get_forces(self, atoms=None):
+            return super().get_forces(atoms).tolist()
+
+    atoms = bulk("Cu").repeat(2)
+    atoms.calc = Lists()
+    atoms.set_constraint(FixAtoms([0]))
+    with pytest.raises(CalculationError, match="forces must be an array of numbers"):
+        largest_force(atoms)

@@ -86,7 +86,10 @@ def largest_force(target: Atoms | Filter) -> float:
 
     No force call where the calculator was asked about this structure last.
     """
-    return float(np.linalg.norm(target.get_forces(), axis=1).max(initial=0.0))
+    try:
+        return float(np.linalg.norm(target.get_forces(), axis=1).max(initial=0.0))
+    except TypeError as error:  # ASE's constraints write into the forces.
+        raise CalculationError(f"forces must be an array of numbers, got what ASE cannot use: {error}") from error
 
 
 def _energy(target: Atoms | Filter) -> float:
