@@ -191,7 +191,7 @@ class _Check:
 
     def _off(self, v: Tensor, claimed: float, largest: float) -> float:
         (again,) = vectors.dots((v, self.hessian.measure(v, largest)))
-        off = CLAIMED * abs(again - claimed) + self.hessian.error_along(largest)
+        off = CLAIMED * abs(again - claimed) + float(self.hessian.error_along(np.array(claimed), largest))
         if off > self._most:
             self._most, self.worst = off, v
         return off

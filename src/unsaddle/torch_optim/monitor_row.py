@@ -25,11 +25,11 @@ class CurvatureRow:
     sharpness: float
     """λ_max: of the Hessian, or, for an optimizer that adapts or has several learning rates, of S∇²F(x)S."""
     sharpness_error: float = math.nan
-    """One-sided, at confidence 95 %, over the batches that were averaged; nan if it is from one batch."""
+    """One-sided, at confidence 95 %, over the batches that were averaged."""
     measured_at: int | None = None
-    """The training step at which λ_max was measured. Before it, for a warning because the learning rate has grown."""
+    """The training step whose parameters λ_max is of. Batches of later steps were needed to know it."""
     batches: int = 1
-    """λ_max is the mean over the batches of so many consecutive steps, which end with that one."""
+    """λ_max was measured on the batches of so many consecutive steps, from that one on."""
     limit: float = math.nan
     """λ_max above which the optimizer's step diverges on a quadratic: 2/η for SGD; nan where it is not known."""
     learning_rate: float = math.nan
