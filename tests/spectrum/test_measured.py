@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from unsaddle import Function
+from unsaddle import Function, eigenpairs
 from unsaddle.cost import Ledger
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.spectrum.measured import measured

@@ -27,10 +27,10 @@ from unsaddle.torch_optim.neon import BATCH_SEEDS, Neon
 FIRST = 10
 """Training steps before the first search: second moments of an adaptive optimizer have settled a little by then."""
 
-SEARCHING = 0.1
+SEARCHING = 0.2
 """The share of the budget that searches may take; the rest is for measurements."""
 
-EACH = 1.4
+EACH = 1.5
 """An evaluation counts as so many gradients, so that the time stays within the budget, too: replaying and putting back
 take time, most for a network whose gradient takes 2 ms (`benchmarks.monitor`)."""
 
@@ -74,7 +74,7 @@ class CurvatureMonitor:
     Attributes:
         rows: a `CurvatureRow` for each measurement of λ_max and for each warning. `measured_at` is the step of λ_max.
 
-    Memory: one vector of the size of the model; up to five more while it measures; 13 to 21 during a search.
+    Memory: one vector of the size of the model; up to six more while it measures; 13 to 21 during a search.
 
     >>> x = torch.nn.Parameter(torch.ones(2))
     >>> optimizer = torch.optim.SGD([x], lr=0.1)
@@ -301,6 +301,7 @@ class CurvatureMonitor:
             learning_rate=limit.learning_rate,
             lowest=lowest,
             lowest_error=lowest_error,
+            lowest_at=track.lowest_at,
             gradients=self._spent,
             warning=warning,
         )

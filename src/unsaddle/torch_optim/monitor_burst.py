@@ -5,8 +5,9 @@ measure q = uᵀ(H + E')u at the same x. To second order in E, with Σ over the 
 
     E λ_B = λ_max + b,    E q = λ_max − b,    b = Σ_j E(v_jᵀEv)²/(λ_max − λ_j):
 
-a batch flatters the vector that it has chosen by what that vector lacks on all others. E h, the products (H + E')u,
-leave u by √(2Σ(v_jᵀEv)²) in length. So b is known from below, as most of the λ_j are small, and λ_B − q has the rest.
+a batch flatters the vector that it has chosen by what that vector lacks on all others. The mean of the products
+(H + E')u over fresh batches leaves u by ‖Ev − vvᵀEv‖. So b is known from below, as most of the λ_j are small. Products of
+different batches show it: rounding, which a preconditioner may make large where gradients are zero, is not in them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from unsaddle.measure import student
 
-FEWEST, UNKNOWN, MOST = 2, 5, 12
+FEWEST, UNKNOWN, MOST = 2, 5, 20
 """Fresh batches of a burst: at least; those that are reckoned with as long as the noise is not known; and at most. After
 more of them, so long a time would pass until the next burst is paid for that a warning would come late."""
 
@@ -30,15 +31,6 @@ MEMORY = 8
 
 CONFIDENCE = 0.95
 """Of the error, one-sided."""
-
-
-class Fresh(NamedTuple):
-    """What a fresh batch says of u."""
-
-    curvature: float
-    """q = uᵀh."""
-    beside: float
-    """‖h − qu‖²."""
 
 
 class Noise(NamedTuple):
@@ -71,7 +63,7 @@ class Noise(NamedTuple):
         """Fresh batches that a burst needs. The batch of its search counts, too. Few terms may be too small by chance.
 
         >>> Noise().size, Noise(0.15**2, 8).size, Noise(0.5**2, 8).size
-        (5, 11, 12)
+        (5, 11, 20)
         """
         if self.terms == 0:
             return UNKNOWN
@@ -79,17 +71,32 @@ class Noise(NamedTuple):
         return min(MOST, max(FEWEST, math.ceil(round(careful / WANTED**2, 6)) - 1))
 
 
-def highest(searched: float, burst: Sequence[Fresh], noise: Noise) -> tuple[float, float]:
+def highest(searched: float, burst: Sequence[float], beside: float, noise: Noise) -> tuple[float, float]:
     """λ_max and its one-sided error: of the noise, and as much as b is.
 
     The mean of λ_B and all q, with b taken off λ_B and added to each q.
 
-    >>> [round(number, 3) for number in highest(11.0, 3 * [Fresh(9.0, 20.0)], Noise(0.01, 8))]
+    Args:
+        searched: λ_B.
+        burst: q of fresh batches.
+        beside: ‖Hu − (uᵀHu)u‖².
+        noise: of single batches.
+
+    >>> [round(number, 3) for number in highest(11.0, [9.0, 9.0, 9.0], 10.0, Noise(0.01, 8))]
     [10.056, 2.046]
     """
-    count = len(burst)
-    mean = statistics.fmean(fresh.curvature for fresh in burst)
-    lost = statistics.fmean(fresh.beside for fresh in burst) / (2.0 * mean) if mean > 0.0 else 0.0
+    count, mean = len(burst), statistics.fmean(burst)
+    lost = max(0.0, beside) / mean if mean > 0.0 else 0.0
     found = (searched - lost + count * (mean + lost)) / (count + 1)
     error = student.quantile(CONFIDENCE, max(1, noise.terms)) * noise.deviation * abs(found) / math.sqrt(count + 1)
     return found, error + lost
+
+
+def across(total: float, each: Sequence[float]) -> float:
+    """The mean of h_iᵀh_j over i ≠ j, from ‖Σh‖² and all ‖h‖²; 0 for one h.
+
+    >>> across(9.0, [1.0, 4.0])  # 1 and 2: 1·2.
+    2.0
+    """
+    pairs = len(each) * (len(each) - 1)
+    return (total - sum(each)) / pairs if pairs else 0.0

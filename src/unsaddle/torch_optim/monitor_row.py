@@ -35,10 +35,12 @@ class CurvatureRow:
     learning_rate: float = math.nan
     """η: the largest of all parameter groups."""
     lowest: float = math.nan
-    """The curvature along the lowest direction of the last search, on fresh batches if there were any: λ_min is at most
-    this, up to the error."""
+    """The curvature along the lowest direction of the last search for it, on fresh batches: λ_min was at most this, up to
+    the error, at the step `lowest_at`."""
     lowest_error: float = math.nan
     """One-sided, at confidence 95 %; nan if it is from one batch."""
+    lowest_at: int | None = None
+    """The training step of that search. There are few: thousands of steps may lie between them."""
     gradients: int = 0
     """Evaluations of the loss and its gradient that the monitor has taken so far."""
     warning: str = ""
@@ -70,6 +72,7 @@ class CurvatureRow:
             said += f", {self.ratio:.2f} of the limit {self.limit:.4g} at learning rate {self.learning_rate:.3g}"
         if math.isfinite(self.lowest):
             said += f"; λ_min at most {_measured(self.lowest, self.lowest_error)}"
+            said += "" if self.lowest_at is None else f" at step {self.lowest_at}"
         return f"{said}.{' ' * bool(self.warning)}{self.warning} {self.gradients} gradients."
 
 

@@ -30,7 +30,7 @@ from unsaddle.spectrum.hessian import hessian_at
 from unsaddle.torch_optim import online, policy
 from unsaddle.torch_optim.batch import DrawnBatch
 from unsaddle.torch_optim.closure import ClosureObjective
-from unsaddle.torch_optim.monitor_burst import Fresh, Noise, highest
+from unsaddle.torch_optim.monitor_burst import Noise, across, highest
 
 SEARCH_STEPS = 20
 """Products of a search for both ends: they are then known to some per cent, as far as one batch tells."""
@@ -87,8 +87,12 @@ class Track:
     """The step of the search."""
     searched: float = math.nan
     """λ_B."""
-    burst: list[tuple[float, float]] = field(default_factory=list)
-    """What fresh batches say of u: a `Fresh` each."""
+    burst: list[float] = field(default_factory=list)
+    """Curvatures along u, on fresh batches."""
+    squares: list[float] = field(default_factory=list)
+    """‖h‖² of each."""
+    total: Tensor | None = None
+    """Σh."""
     low_burst: list[float] = field(default_factory=list)
     """Curvatures along the lowest direction."""
     noise: Noise = field(default_factory=Noise)
@@ -96,6 +100,8 @@ class Track:
     """λ_max and its error."""
     lowest_seen: tuple[float, float] = (math.nan, math.nan)
     """The curvature along the lowest direction, and its error."""
+    lowest_at: int | None = None
+    """The step of the search that found it."""
     above: bool = False
     """Whether λ_max was above the limit."""
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -125,8 +131,8 @@ class Track:
 
     def end(self) -> None:
         """Ends a burst."""
-        self.origin = self.sizes = self.lowest = None
-        self.burst, self.low_burst = [], []
+        self.origin = self.sizes = self.lowest = self.total = None
+        self.burst, self.squares, self.low_burst = [], [], []
 
     @property
     def next_search(self) -> int:
@@ -174,6 +180,7 @@ def search(
     track.searched, track.highest = float(found.projection.values[-1]), found.vector(-1)
     if both_ends:
         track.lowest, track.lowest_seen = found.vector(0), (float(found.projection.values[0]), math.nan)
+        track.lowest_at = track.steps
     track.origin, track.sizes, track.began = origin, sizes, track.steps
 
 
@@ -262,13 +269,17 @@ def measure(track: Track, batch: Batch) -> None:
     if not math.isfinite(high.size + (low or 0.0)):
         track.end()
         return
-    track.burst.append((high.curvature, high.size**2 - high.curvature**2))
+    track.burst.append(high.curvature)
+    track.squares.append(high.size**2)
+    track.total = high.product if track.total is None else track.total.add_(high.product)
     track.low_burst += [] if low is None else [low]
-    burst = [Fresh(*seen) for seen in track.burst]
-    noise = track.noise.after([fresh.curvature for fresh in burst])
-    if len(burst) < noise.size:
+    noise = track.noise.after(track.burst)
+    if len(track.burst) < noise.size:
         return
-    track.noise, track.sharpness, track.batches = noise, highest(track.searched, burst, noise), len(burst) + 1
+    along = across(sum(track.burst) ** 2, [q * q for q in track.burst])
+    beside = across(vectors.norm(track.total) ** 2, track.squares) - along
+    track.sharpness = highest(track.searched, track.burst, beside, noise)
+    track.noise, track.batches = noise, len(track.burst) + 1
     if track.low_burst:
         track.lowest_seen = policy.interval(track.low_burst)
     track.measured_at, track.fresh = track.began, True
