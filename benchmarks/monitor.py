@@ -252,7 +252,9 @@ def main() -> int:
     if args.figure is not None:
         return draw(args)
     rows = [row for name in CASES if any(part in name for part in args.only) for row in follow(name, args, report)]
-    table("λ_max along training", ["", "step", "all rows", "monitor", "off by", "batches", "limit", "λ_min at most"], rows)
+    table(
+        "λ_max along training", ["", "step", "all rows", "monitor", "off by", "batches", "limit", "λ_min at most"], rows
+    )
     return report.end(args.out)
 
 

@@ -33,8 +33,8 @@ from torch.utils.data import TensorDataset
 from benchmarks import spectrum_peers as others
 from benchmarks.environment import Report, options, table
 from benchmarks.networks import in_double
-from benchmarks.spectrum_errors import errors
 from benchmarks.spectrum_cases import distance, index_cases, relu_network, spectra
+from benchmarks.spectrum_errors import errors
 from benchmarks.spectrum_peers import off_by, timed
 from benchmarks.trained_networks import BATCH, Network, networks, trained
 from unsaddle import (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +59,9 @@ def clusters(rng: np.random.Generator, dtype: torch.dtype) -> Known:
         return 10.0 ** rng.uniform(-1.0, 0.0) * (1.0 + width * rng.uniform(-1.0, 1.0, int(rng.integers(1, 8))))
 
     low, high = -end(), end()
-    spectrum = np.sort(np.r_[low, high, 0.1 * rng.normal(size=d - len(low) - len(high)) * 10.0 ** rng.uniform(-2.0, 0.0)])
+    spectrum = np.sort(
+        np.r_[low, high, 0.1 * rng.normal(size=d - len(low) - len(high)) * 10.0 ** rng.uniform(-2.0, 0.0)]
+    )
     seed = int(rng.integers(1 << 30))
     problem = prescribed_spectrum(torch.from_numpy(spectrum), rotation_seed=seed, dtype=dtype)
     return Known(f"clusters, {dtype}", problem.objective, torch.zeros(d, dtype=dtype), spectrum)
@@ -107,11 +108,16 @@ def errors(count: int, seed: int, steps: int, report: Report) -> None:
             if tally[family][-1] > 1.0:
                 settings = {"family": family, "case": i}
                 report.row(settings=settings, status=found.status.name, value=value, error=error, off=off)
-                print(f"    {family}, case {i}: {value:.8g} ± {error:.2g} is off by {off:.2g}, {found.status.name}", flush=True)
+                print(
+                    f"    {family}, case {i}: {value:.8g} ± {error:.2g} is off by {off:.2g}, {found.status.name}",
+                    flush=True,
+                )
     rows = []
     for family, ratios in tally.items():
         beyond = [ratio for ratio in ratios if ratio > 1.0]
-        rows.append([family, f"{len(ratios)}", f"{len(beyond)}", f"{max(ratios):.2f}", f"{np.median(spent[family]):.0f}"])
+        rows.append(
+            [family, f"{len(ratios)}", f"{len(beyond)}", f"{max(ratios):.2f}", f"{np.median(spent[family]):.0f}"]
+        )
     table("errors of eigenvalues", ["", "values", "error too small", "off by, in errors, at most", "gradients"], rows)
     every = [ratio for ratios in tally.values() for ratio in ratios]
     report.want(f"share of {len(every)} errors too small", sum(r > 1.0 for r in every) / max(1, len(every)), TOO_SMALL)

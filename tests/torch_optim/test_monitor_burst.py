@@ -60,5 +60,6 @@ def test_sizes_stay_within_their_bounds():
     assert Noise().size == UNKNOWN
     assert Noise(0.0, 1).size == FEWEST
     assert Noise(1.0, 3).size == MOST
+    assert Noise(0.02**2, 20).size == UNKNOWN  # Two that agree may do so by chance.
     assert Noise(0.05**2 * 3.0, 1).size > Noise(0.05**2 * 3.0, 8).size  # Few terms are not to be trusted.
     assert Noise(0.01, 3).after([-1.0, 0.0, -1.0]) == Noise(0.01, 3)

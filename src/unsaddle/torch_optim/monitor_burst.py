@@ -6,8 +6,9 @@ measure q = uᵀ(H + E')u at the same x. To second order in E, with Σ over the 
     E λ_B = λ_max + b,    E q = λ_max − b,    b = Σ_j E(v_jᵀEv)²/(λ_max − λ_j):
 
 a batch flatters the vector that it has chosen by what that vector lacks on all others. The mean of the products
-(H + E')u over fresh batches leaves u by ‖Ev − vvᵀEv‖. So b is known from below, as most of the λ_j are small. Products of
-different batches show it: rounding, which a preconditioner may make large where gradients are zero, is not in them.
+(H + E')u over fresh batches leaves u by ‖Ev − vvᵀEv‖. So b is known from below, as most of the λ_j are small. Inner
+products of different batches show it: rounding, which a preconditioner may make large where gradients are zero, is not
+in them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from typing import NamedTuple
 from unsaddle.measure import student
 
 FEWEST, UNKNOWN, MOST = 2, 5, 20
-"""Fresh batches of a burst: at least; those that are reckoned with as long as the noise is not known; and at most. After
-more of them, so long a time would pass until the next burst is paid for that a warning would come late."""
+"""Fresh batches of a burst: where all batches agree, as whole data sets do; else at least, since two may agree by
+chance; and at most. After more of them, it would take so long to pay for the next burst that a warning came late."""
+
+AGREE = 0.01
+"""Batches agree if they scatter by no more than this share of λ_max."""
 
 WANTED = 0.05
 """The standard error of λ_max at which a burst ends, as a share of it."""
 
-MEMORY = 8
+MEMORY = 16
 """Differences of batches that the noise is remembered over: it changes along training."""
 
 CONFIDENCE = 0.95
@@ -68,7 +72,8 @@ class Noise(NamedTuple):
         if self.terms == 0:
             return UNKNOWN
         careful = self.variance * (1.0 + 2.0 / self.terms)
-        return min(MOST, max(FEWEST, math.ceil(round(careful / WANTED**2, 6)) - 1))
+        least = FEWEST if self.deviation <= AGREE else UNKNOWN
+        return min(MOST, max(least, math.ceil(round(careful / WANTED**2, 6)) - 1))
 
 
 def highest(searched: float, burst: Sequence[float], beside: float, noise: Noise) -> tuple[float, float]:

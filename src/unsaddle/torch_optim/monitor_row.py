@@ -35,8 +35,8 @@ class CurvatureRow:
     learning_rate: float = math.nan
     """η: the largest of all parameter groups."""
     lowest: float = math.nan
-    """The curvature along the lowest direction of the last search for it, on fresh batches: λ_min was at most this, up to
-    the error, at the step `lowest_at`."""
+    """The curvature along the lowest direction of the last search for it, on fresh batches: λ_min was at most this, up
+    to the error, at the step `lowest_at`."""
     lowest_error: float = math.nan
     """One-sided, at confidence 95 %; nan if it is from one batch."""
     lowest_at: int | None = None

@@ -164,12 +164,15 @@ def search(
     generator = torch.Generator().manual_seed(seed + track.searches)
     track.searches, track.deep = track.searches + 1, track.deep + both_ends
     start = vectors.random_direction(batch.point, generator)
-    if sizes is not None:  # Random where parameters are. In Sx, those that hardly ever had a gradient would be all of it.
+    if sizes is not None:  # Random in x. In S⁻¹x, parameters that hardly ever had a gradient would be all of it.
         start.div_(sizes).div_(vectors.norm(start))
     if track.highest is not None:
         start.add_(track.highest).div_(vectors.norm(start))
     try:
-        found = _both_ends(track, batch, sizes, start, generator) if both_ends else _one(track, batch, at_x, sizes, start)
+        if both_ends:
+            found = _both_ends(track, batch, sizes, start, generator)
+        else:
+            found = _one(track, batch, at_x, sizes, start)
         origin = batch.point
     finally:
         taken = batch.evaluations - before
@@ -207,9 +210,7 @@ def _both_ends(
     return found
 
 
-def _one(
-    track: Track, batch: Batch, at_x: Tensor | None, sizes: Tensor | None, start: Tensor
-) -> KrylovProcess | None:
+def _one(track: Track, batch: Batch, at_x: Tensor | None, sizes: Tensor | None, start: Tensor) -> KrylovProcess | None:
     """Products at the radius of the last search for both ends."""
     f, x, (radius, central) = batch.sample(), batch.point, track.high_probe
     with contextlib.ExitStack() as stack:
@@ -257,7 +258,7 @@ def _grown(
 
 def measure(track: Track, batch: Batch) -> None:
     """Measures what the search found on a fresh batch, at the x of the search: two gradients for each direction."""
-    assert track.origin is not None and track.highest is not None
+    assert track.highest is not None
     f, taken = batch.sample(), batch.evaluations
     try:
         high = _look(track, f, track.highest, track.high_probe[0])
@@ -273,7 +274,7 @@ def measure(track: Track, batch: Batch) -> None:
     track.squares.append(high.size**2)
     track.total = high.product if track.total is None else track.total.add_(high.product)
     track.low_burst += [] if low is None else [low]
-    noise = track.noise.after(track.burst)
+    noise = track.noise.after([track.searched, *track.burst])
     if len(track.burst) < noise.size:
         return
     along = across(sum(track.burst) ** 2, [q * q for q in track.burst])
