@@ -6,6 +6,7 @@
 - *Morse index*: saddles of deep linear networks, spectra with clusters around −γ, trained networks with ReLU, and with
   `--molecules` structures at saddles (EMT, and GFN2-xTB of the extra `xtb`).
 - *Density*: the L1 distance to the density of spectra that are known.
+- *Errors*: whether the errors that `eigenpairs` states are large enough, against dense Hessians.
 
     python -m benchmarks.spectrum --peers --molecules --threads 1
 """
@@ -33,6 +34,7 @@ from benchmarks import spectrum_peers as others
 from benchmarks.environment import Report, options, table
 from benchmarks.networks import in_double
 from benchmarks.spectrum_cases import distance, index_cases, relu_network, spectra
+from benchmarks.spectrum_errors import errors
 from benchmarks.spectrum_peers import off_by, timed
 from benchmarks.trained_networks import BATCH, Network, networks, trained
 from unsaddle import (
@@ -243,7 +245,8 @@ def main() -> int:
         "--cache", type=Path, default=Path("out/ase"), metavar="DIR", help="where relaxed molecules are kept"
     )
     parser.add_argument("--figure", type=Path, default=None, metavar="FILE", help="draw a conv net, layer by layer")
-    parser.add_argument("--only", nargs="*", default=["pairs", "index", "density"], help="parts to run")
+    parser.add_argument("--only", nargs="*", default=["pairs", "index", "density", "errors"], help="parts to run")
+    parser.add_argument("--families", type=int, default=40, help="cases of each family of errors")
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), metavar="PART", help="with this in their name")
     args = parser.parse_args()
     report = Report.begin("spectrum", args)
@@ -260,6 +263,8 @@ def main() -> int:
         indices(args, report)
     if "density" in args.only:
         densities(args, report)
+    if "errors" in args.only:
+        errors(args.families, args.seed, args.steps, report)
     return report.end(args.out)
 
 

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from unsaddle import Function
+from unsaddle import Function, eigenpairs
 from unsaddle.cost import Ledger
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.spectrum.measured import measured
@@ -41,3 +42,22 @@ def test_a_claim_that_another_radius_contradicts_is_in_the_error() -> None:
 def test_what_is_not_finite_is_said() -> None:
     H = hessian(Function(lambda x: torch.where(x[0] > 1.0, x.sum() * math.inf, x.square().sum())))
     assert not measured(H, [torch.eye(4, dtype=torch.float64)[0]], np.zeros(1), 1.0, None).is_finite
+
+
+def test_errors_hold_where_two_radii_agree_by_chance() -> None:
+    """Six values at each of eight points. Without the rounding along a vector, three errors were too small."""
+    for seed in range(8):
+        generator = torch.Generator().manual_seed(seed)
+        d = 60 + 20 * seed
+        rotation = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))[0]
+        sizes, x = (torch.randn(d, generator=generator, dtype=torch.float64) for _ in range(2))
+        y = rotation @ x
+
+        def fun(point: Tensor, rotation: Tensor = rotation, sizes: Tensor = sizes) -> Tensor:
+            z = rotation @ point
+            return (0.5 * sizes * z**2 + z**3 / 3.0 + z**4 / 4.0).sum()
+
+        found = eigenpairs(Function(fun), x, lowest=3, highest=3, seed=seed)
+        truth = (sizes + 2.0 * y + 3.0 * y * y).numpy()
+        off = np.abs(found.values[:, None] - truth[None]).min(axis=1)
+        assert (off <= found.errors).all()

@@ -67,3 +67,13 @@ def test_other_optimizers_have_no_known_limit():
     x = nn.Parameter(torch.ones(1))
     assert math.isnan(limit(torch.optim.Rprop([x])).curvature)
     assert math.isinf(limit(torch.optim.SGD([x], lr=0.0)).curvature)
+
+
+def test_a_gradient_that_is_rounding_gets_no_size_that_would_make_it_the_highest_curvature():
+    x = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.Adam([x], lr=0.1)
+    x.grad = torch.tensor([1.0, 1e-3, 1e-12])
+    optimizer.step()
+    squares = sizes(optimizer, FlatParameters([x])).square()
+    assert squares[:2].tolist() == pytest.approx([1.0, 1e3], rel=1e-3)
+    assert float(squares[2]) == pytest.approx(1.0 / (100.0 * torch.finfo(torch.float32).eps), rel=1e-3)

@@ -191,7 +191,7 @@ class _Check:
 
     def _off(self, v: Tensor, claimed: float, largest: float) -> float:
         (again,) = vectors.dots((v, self.hessian.measure(v, largest)))
-        off = CLAIMED * abs(again - claimed) + self.hessian.error_along(largest)
+        off = CLAIMED * abs(again - claimed) + float(self.hessian.error_along(np.array(claimed), largest))
         if off > self._most:
             self._most, self.worst = off, v
         return off
@@ -287,7 +287,8 @@ def _smoothed(
     means, count = [float(q.nodes @ q.weights) for q in seen], len(seen)
     scatter = _trace_error(seen, means, dimension, FEWEST_PROBES if exact else count)
     off, trace = dimension * check.mean, dimension * statistics.fmean(means)
-    right = check.ends <= spacing and off <= max(scatter, TOLERANCE * abs(trace)) and hessian.is_one
+    one = hessian.is_one(spacing, max(-low, high, 0.0))
+    right = check.ends <= spacing and off <= max(scatter, TOLERANCE * abs(trace)) and one
     nothing = np.zeros_like(grid) if exact else np.full_like(grid, math.nan)
     return Density(
         grid=grid,

@@ -12,6 +12,7 @@ import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,9 +43,17 @@ ONE_SIDED = 30.0
 """Products are from one side up to so many times the first radius: 1e-4 of ‖x‖ in float32. Farther out, the third
 derivative would change eigenvalues by more than rounding does."""
 
+ALONG = 2.0
+"""The error along the eigenvector of the largest eigenvalue is taken to be at most so many roundings of a product. It
+was up to 1.35 of them in `benchmarks.spectrum --only errors`."""
+
 FARTHER_OUT = 2.0
 """What a search found is measured again so many times as far from x."""
 
+
+BLIND, NEGLIGIBLE = 0.5, 1e-3
+"""Products that are off by more than the first share of a level do not tell what lies beyond it. An error below the
+second share of the largest |eigenvalue| is none, however small the level is."""
 
 AGREE, CONTRADICT = 0.02, 0.1
 """Products at two radii are those of a Hessian if they differ by the first share at most. Where they differ by more
@@ -79,10 +88,18 @@ class Hessian:
     def is_finite(self) -> bool:
         return self.f_hat.is_finite and math.isfinite(self.around.noise + self.around.curvature)
 
-    @property
-    def is_one(self) -> bool:
-        """Whether products at different radii are those of one matrix, as far as gradients around x tell."""
-        return self.between is not None or not (self.kinks or self.around.broken)
+    def is_one(self, level: float, largest: float) -> bool:
+        """Whether products at different radii are those of one matrix, down to eigenvalues of the size of `level`.
+
+        They are not where they contradict each other by more than half of it: at kinks without room between them, or
+        where gradients far from x have an even part. Where the Hessian is zero they do, too, but by next to nothing.
+        """
+        if self.between is not None:
+            error = self.between.rounding
+        else:
+            broken = self.rounding(largest) if self.around.broken else 0.0  # The even part of a far product.
+            error = self.contradiction if self.kinks else broken
+        return error <= max(BLIND * level, NEGLIGIBLE * largest)
 
     def radius(self, largest: float) -> float:
         """r for products, if `largest` is the largest |eigenvalue| seen so far."""
@@ -122,15 +139,18 @@ class Hessian:
             return self.between.rounding
         return math.sqrt(2.0) * self.around.noise / self.radius(largest)
 
-    def error_along(self, largest: float) -> float:
-        """What two radii may not show in the curvature along a unit vector between kinks; 0 without kinks.
+    def error_along(self, curvature: Array, largest: float) -> Array:
+        """What two radii may not show in curvatures along unit vectors, since they may agree by chance.
 
-        It is the part of rounding along one vector, and jumps of the gradient that no radius could avoid.
+        The part of a product's rounding that lies along one vector: a √d-th of it, and a share that grows with the
+        curvature, as the rounding of x + rv does. Between kinks, also jumps of the gradient that no radius could avoid.
         """
+        share = np.abs(curvature) / largest if largest > 0.0 else np.zeros_like(curvature)
+        even = ROUNDINGS / math.sqrt(vectors.dimension(self.x))
         if self.between is None:
-            return 0.0
+            return self.rounding(largest) * (ALONG * share + even)
         sums = ROUNDINGS * torch.finfo(self.x.dtype).eps * largest
-        return self.between.jump + ROUNDINGS * self.between.noise / math.sqrt(vectors.dimension(self.x)) + sums
+        return self.between.jump + even * self.between.noise + sums * np.ones_like(share)
 
     def multiply(self, q: Tensor, out: Tensor, largest: float) -> None:
         """out ← ∇²F_S(x)q for a unit q. One gradient, or two where products are central; about three between kinks."""

@@ -31,12 +31,9 @@ ROOM = 40
 AGAIN = 2
 """How often the rest is looked at once more, if vectors were taken out that are not below −γ."""
 
-BLIND, STEPS_BLIND = 0.5, 200
-"""Where products are off by more than this share of γ, the upper bound cannot be proven, and the search ends after so
-many steps."""
-
-NEGLIGIBLE = 1e-3
-"""An error of products that is below this share of the largest |eigenvalue| ends no search, however small γ is."""
+STEPS_BLIND = 200
+"""Where products contradict each other at the level of γ, the upper bound cannot be proven, and the search ends after
+so many steps."""
 
 LOOKS = 50
 """Runs, of which each finds something, before the search gives up."""
@@ -210,17 +207,8 @@ class _Sweep:
 
     @property
     def blind(self) -> bool:
-        """Whether products are too far off to prove an upper bound: there are kinks without room between them.
-
-        Where the Hessian is zero, products contradict each other, too, but by far less than γ.
-        """
-        hessian = self._hessian
-        if hessian.between is not None:
-            error = hessian.between.rounding
-        else:
-            broken = hessian.rounding(self.largest) if hessian.around.broken else 0.0  # The even part of a far product.
-            error = hessian.contradiction if hessian.kinks else broken
-        return error > max(BLIND * self._gamma, NEGLIGIBLE * self.largest)
+        """Whether products are too far off to prove an upper bound."""
+        return not self._hessian.is_one(self._gamma, self.largest)
 
     def keep(self, seen: Measured, which: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
         """Puts all others back into the space."""

@@ -39,7 +39,7 @@ def measured(
     """Rayleigh and Ritz on orthonormal vectors, with products on the other side of x, twice as far out as the search.
 
     `claimed` are the curvatures along the vectors by the search. Three times the difference, as for a single direction
-    (`measure.direction`), and the error by the residual make the error of a value.
+    (`measure.direction`), the rounding along it, and the error by the residual make the error of a value.
 
     Cost: one gradient a vector, two where products are central. Memory: as many vectors again, twice.
     """
@@ -52,7 +52,7 @@ def measured(
     if not (np.isfinite(projected).all() and np.isfinite(squares).all()):
         nothing = np.full(len(found), math.nan)
         return Measured(nothing, nothing, nothing, list(found))
-    off = CLAIMED * np.abs(projected.diagonal() - claimed) + hessian.error_along(largest)
+    off = CLAIMED * np.abs(projected.diagonal() - claimed) + hessian.error_along(claimed, largest)
     np.fill_diagonal(projected, hessian.both(claimed, projected.diagonal().copy(), largest))
     pairs = torch.linalg.eigh(torch.from_numpy((projected + projected.T) / 2.0))
     # Processors round eigenvectors differently, and all ranks must turn their parts alike.

@@ -30,7 +30,7 @@ FIRST = 10
 SEARCHING = 0.2
 """The share of the budget that searches may take; the rest is for measurements."""
 
-EACH = 1.65
+EACH = 1.5
 """An evaluation counts as so many gradients, so that the time stays within the budget, too: replaying and putting back
 take time, most for a network whose gradient takes 2 ms (`benchmarks.monitor`)."""
 
@@ -52,8 +52,8 @@ class CurvatureMonitor:
     limit, it warns in words, before the step is taken.
 
     The limit is that of `monitor_limit`: 2(1+β)/η for heavy ball; for Adam and AdamW 2(1+β1)/(η(1−β1)), 38/η by
-    default, and λ_max is then that of the preconditioned Hessian. λ_max is a mean over the batches of some
-    consecutive steps; λ_min comes from a Krylov search on one batch, whose direction fresh batches then measure.
+    default, and λ_max is then that of the preconditioned Hessian. A Krylov search on one batch finds the direction of
+    λ_max, now and then of λ_min, too. The batches of the next steps measure it, at the parameters of the search.
 
     Args:
         optimizer: a torch optimizer, or a trainer that has one or will have one when it trains (Lightning, Hugging
@@ -61,8 +61,9 @@ class CurvatureMonitor:
         objective: the trained model, its loss and its data, as ModelObjective(model, loss, data). For loops without
             closures.
         max_overhead: the time of the monitor as a share of that of training, for gradients of 2 ms and more; its
-            gradients are fewer. The first search, some 27 gradients, is on credit.
-        every: λ_max is measured at steps that are multiples of this, as often as `max_overhead` pays for it.
+            gradients are fewer. The first search, some 40 gradients with what follows it, is on credit.
+        every: λ_max is measured at steps that are multiples of this, as often as `max_overhead` pays for it, and told
+            a few steps later.
         warn: whether to call `warnings.warn` when λ_max passes the limit. Rows have the warning either way.
         callback: called with each `CurvatureRow`.
         seed: of the random starts, and of the batches that are drawn.
@@ -71,9 +72,9 @@ class CurvatureMonitor:
             else all ranks if torch.distributed is in use.
 
     Attributes:
-        rows: a `CurvatureRow` for each measurement of λ_max, at its own step, and for each warning.
+        rows: a `CurvatureRow` for each measurement of λ_max and for each warning. `measured_at` is the step of λ_max.
 
-    Memory: two vectors of the size of the model, and two more while it measures; 21 during a search.
+    Memory: one vector of the size of the model; up to six more while it measures; 13 to 21 during a search.
 
     >>> x = torch.nn.Parameter(torch.ones(2))
     >>> optimizer = torch.optim.SGD([x], lr=0.1)
@@ -219,24 +220,23 @@ class CurvatureMonitor:
 
     def _due(self, *, known: bool) -> bool:
         """Whether this batch is for the monitor. Counts decide, which are the same on all ranks."""
-        return self._track.size > 0 or self._search_due() or self._burst_due(known=known)
+        return self._track.origin is not None or self._search_due() or self._burst_due(known=known)
 
     def _search_due(self) -> bool:
+        """Whether to look for both ends of the spectrum."""
         track = self._track
-        if track.searches == 0:
+        if track.deep == 0:
             return track.steps > FIRST
         allowed = SEARCHING * self.max_overhead * track.trained
         return EACH * (track.searching + track.next_search) <= allowed
 
     def _burst_due(self, *, known: bool) -> bool:
-        """Whether to begin a burst, which ends at a multiple of `every`. It is paid for at its end."""
+        """Whether to measure λ_max. All of it is paid for before it begins."""
         track = self._track
-        later = track.noise.size - 1
-        if track.highest is None or (track.steps + later) % self.every:
+        if track.highest is None or track.steps % self.every:
             return False
-        cost = (later + 1) * monitor_track.cost_of_measurement(track, known=known)
-        allowed = (1.0 - SEARCHING) * self.max_overhead * (track.trained + later)
-        return EACH * (track.spent + cost) <= allowed
+        allowed = (1.0 - SEARCHING) * self.max_overhead * track.trained
+        return EACH * (track.spent + track.next_burst(known=known)) <= allowed
 
     def _batch(self, closure: Closure) -> ClosureObjective:
         return ClosureObjective(closure, self._parameters(), self._sign())
@@ -264,13 +264,11 @@ class CurvatureMonitor:
             self._find_ranks()
             track.forget()
         with ranks.together(self._ranks):
-            sizes = monitor_limit.sizes(self._base, batch.parameters)
-            if track.highest is None or (track.size == 0 and self._search_due()):
-                monitor_track.search(track, batch, sizes, self._seed)
+            if track.origin is not None:
+                monitor_track.measure(track, batch)
                 return
-            if track.size == 0:
-                monitor_track.begin(track)
-            monitor_track.measure(track, batch, at_x, sizes)
+            sizes, both_ends = monitor_limit.sizes(self._base, batch.parameters), self._search_due()
+            monitor_track.search(track, batch, at_x, sizes, self._seed, both_ends=both_ends)
 
     def _compare(self) -> None:
         """Warns when λ_max passes the limit, which moves with the learning rate."""
@@ -303,6 +301,7 @@ class CurvatureMonitor:
             learning_rate=limit.learning_rate,
             lowest=lowest,
             lowest_error=lowest_error,
+            lowest_at=track.lowest_at,
             gradients=self._spent,
             warning=warning,
         )

@@ -1,34 +1,40 @@
-"""The arithmetic of a burst: λ_max from one measurement on each of some consecutive batches, and how many it takes.
+"""The arithmetic of a burst: λ_max at one point x, from a Krylov search on one batch and fresh batches after it.
 
-λ_max moves by several per cent within twenty steps of a noisy training, and a single batch of 128 rows is off by 5 to
-25 %. So measurements that are spread over training average over a λ_max that is gone. Those of consecutive steps do
-not: their mean is λ_max at one step.
+The search on a batch B, with Hessian H + E, finds its highest eigenvalue λ_B and the unit vector u. Fresh batches then
+measure q = uᵀ(H + E')u at the same x. To second order in E, with Σ over the other eigenvectors of H,
+
+    E λ_B = λ_max + b,    E q = λ_max − b,    b = Σ_j E(v_jᵀEv)²/(λ_max − λ_j):
+
+a batch flatters the vector that it has chosen by what that vector lacks on all others. The mean of the products
+(H + E')u over fresh batches leaves u by ‖Ev − vvᵀEv‖. So b is known from below, as most of the λ_j are small. Inner
+products of different batches show it: rounding, which a preconditioner may make large where gradients are zero, is not
+in them.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-TURNS = 3
-"""The first measurements of a burst only turn the direction to λ_max, which it may have lost since the last burst."""
+from unsaddle.measure import student
 
-FEWEST, UNKNOWN, MOST = 2, 3, 13
-"""Measurements that count, at least; as long as the noise is not known; and at most: after more of them, so long a time
-would pass until the next burst is paid for that a warning would come late."""
+FEWEST, UNKNOWN, MOST = 2, 5, 20
+"""Fresh batches of a burst: where all batches agree, as whole data sets do; else at least, since two may agree by
+chance; and at most. After more of them, it would take so long to pay for the next burst that a warning came late."""
+
+AGREE = 0.01
+"""Batches agree if they scatter by no more than this share of λ_max."""
 
 WANTED = 0.05
-"""The standard error of λ_max that a burst is long enough for, as a share of it."""
+"""The standard error of λ_max at which a burst ends, as a share of it."""
 
-MEMORY = 32
-"""Second differences that the noise is remembered over."""
+MEMORY = 16
+"""Differences of batches that the noise is remembered over: it changes along training."""
 
-APART = 2.0
-"""Standard errors by which the second half of a burst is above the first where u was still turning."""
-
-ONE_SIDED = 1.645
-"""Standard errors of a one-sided normal interval at confidence 0.95."""
+CONFIDENCE = 0.95
+"""Of the error, one-sided."""
 
 
 class Noise(NamedTuple):
@@ -37,7 +43,7 @@ class Noise(NamedTuple):
     variance: float = 0.0
     """Of a measurement, relative to λ_max²."""
     terms: int = 0
-    """Second differences that it was estimated from."""
+    """Degrees of freedom that it was estimated from."""
 
     @property
     def deviation(self) -> float:
@@ -45,45 +51,57 @@ class Noise(NamedTuple):
         return math.sqrt(self.variance)
 
     def after(self, burst: Sequence[float]) -> Noise:
-        """The noise after one more burst. Second differences show it: a trend, as of a u that turns, is not in them.
+        """The noise after one more burst.
 
-        >>> Noise().after([2.0, 2.0, 9.0, 10.0, 11.0]).variance, Noise().after([2.0, 2.0, 11.0, 8.0, 11.0]).terms
-        (0.0, 1)
+        >>> Noise().after([9.0, 10.0, 11.0])
+        Noise(variance=0.01, terms=2)
         """
-        rest = burst[TURNS - 1 :]
-        level = sum(rest) / max(1, len(rest))
-        triples = zip(rest, rest[1:], rest[2:], strict=False)
-        seconds = [(a - 2.0 * b + c) ** 2 / 6.0 for a, b, c in triples]
-        if not (seconds and level > 0.0):
+        level, more = statistics.fmean(burst) if burst else 0.0, len(burst) - 1
+        if not (more > 0 and level > 0.0):
             return self
-        kept = min(self.terms, MEMORY)
-        return Noise((kept * self.variance + sum(seconds) / level**2) / (kept + len(seconds)), kept + len(seconds))
+        kept, seen = min(self.terms, MEMORY), statistics.variance(burst) / level**2
+        return Noise((kept * self.variance + more * seen) / (kept + more), kept + more)
 
     @property
     def size(self) -> int:
-        """Batches of the next burst.
+        """Fresh batches that a burst needs. The batch of its search counts, too. Few terms may be too small by chance.
 
         >>> Noise().size, Noise(0.15**2, 8).size, Noise(0.5**2, 8).size
-        (6, 12, 16)
+        (5, 11, 20)
         """
         if self.terms == 0:
-            return TURNS + UNKNOWN
-        return TURNS + min(MOST, max(FEWEST, math.ceil(round(self.variance / WANTED**2, 6))))
+            return UNKNOWN
+        careful = self.variance * (1.0 + 2.0 / self.terms)
+        least = FEWEST if self.deviation <= AGREE else UNKNOWN
+        return min(MOST, max(least, math.ceil(round(careful / WANTED**2, 6)) - 1))
 
 
-def highest(burst: Sequence[float], noise: Noise) -> tuple[float, float]:
-    """λ_max by a burst, and its one-sided error: of the noise, and by how much the second half is above the first, as u
-    may have turned on. If that is by more than the noise explains, the first half does not count.
+def highest(searched: float, burst: Sequence[float], beside: float, noise: Noise) -> tuple[float, float]:
+    """λ_max and its one-sided error: of the noise, and as much as b is.
 
-    >>> highest([5.0, 8.0, 9.0, 10.0, 9.0, 11.0], Noise(0.01, 8))[0]
-    10.0
-    >>> highest([5.0, 6.0, 7.0, 8.0, 10.0, 10.0], Noise(1e-4, 8))[0]
-    10.0
+    The mean of λ_B and all q, with b taken off λ_B and added to each q.
+
+    Args:
+        searched: λ_B.
+        burst: q of fresh batches.
+        beside: ‖Hu − (uᵀHu)u‖².
+        noise: of single batches.
+
+    >>> [round(number, 3) for number in highest(11.0, [9.0, 9.0, 9.0], 10.0, Noise(0.01, 8))]
+    [10.056, 2.046]
     """
-    rest = burst[TURNS:]
-    half = len(rest) // 2
-    rise = sum(rest[-half:]) / half - sum(rest[:half]) / half if half else 0.0
-    if half and rise > APART * noise.deviation * abs(sum(rest) / len(rest)) * math.sqrt(2.0 / half):
-        rest = rest[half:]
-    mean = sum(rest) / len(rest)
-    return mean, ONE_SIDED * noise.deviation * abs(mean) / math.sqrt(len(rest)) + max(0.0, rise)
+    count, mean = len(burst), statistics.fmean(burst)
+    lost = max(0.0, beside) / mean if mean > 0.0 else 0.0
+    found = (searched - lost + count * (mean + lost)) / (count + 1)
+    error = student.quantile(CONFIDENCE, max(1, noise.terms)) * noise.deviation * abs(found) / math.sqrt(count + 1)
+    return found, error + lost
+
+
+def across(total: float, each: Sequence[float]) -> float:
+    """The mean of h_iᵀh_j over i ≠ j, from ‖Σh‖² and all ‖h‖²; 0 for one h.
+
+    >>> across(9.0, [1.0, 4.0])  # 1 and 2: 1·2.
+    2.0
+    """
+    pairs = len(each) * (len(each) - 1)
+    return (total - sum(each)) / pairs if pairs else 0.0

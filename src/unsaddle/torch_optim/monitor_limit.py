@@ -28,6 +28,9 @@ from unsaddle.objectives.model.parameters import FlatParameters
 ADAM = (Adam, torch.optim.AdamW)
 ADAPTIVE = (*ADAM, RMSprop, Adagrad)
 
+ROUNDED = 100.0
+"""√v̂ below so many roundings of the largest one is no gradient."""
+
 
 class Limit(NamedTuple):
     """The largest stable curvature, and the learning rate that it is for."""
@@ -88,7 +91,9 @@ def adapts(optimizer: Optimizer) -> bool:
 def sizes(optimizer: Optimizer, flat: FlatParameters) -> Tensor | None:
     """S, on this rank, in the order of the flat parameters; None if it is one everywhere.
 
-    Entries that have had no gradient do not move. They get the smallest size of all, so that S is invertible.
+    Entries that have had no gradient do not move. They get the smallest size of all, so that S is invertible. Entries
+    whose gradient is zero but for rounding, as of the biases of attention's keys, get no more than what `ROUNDED` says:
+    √v̂ is rounding there, and 1/√v̂ would make rounding the highest curvature of all.
     """
     if not adapts(optimizer):
         return None
@@ -114,7 +119,7 @@ def sizes(optimizer: Optimizer, flat: FlatParameters) -> Tensor | None:
         least = float(team.rows(torch.tensor([least], dtype=torch.float64)).min())
     if not math.isfinite(least):
         return None
-    return squares.clamp_(min=least).sqrt_()
+    return squares.clamp_(min=least, max=least / (ROUNDED * torch.finfo(squares.dtype).eps)).sqrt_()
 
 
 def _root(optimizer: Optimizer, group: dict[str, Any], state: dict[str, Any]) -> Tensor | None:

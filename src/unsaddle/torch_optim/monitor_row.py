@@ -25,20 +25,22 @@ class CurvatureRow:
     sharpness: float
     """λ_max: of the Hessian, or, for an optimizer that adapts or has several learning rates, of S∇²F(x)S."""
     sharpness_error: float = math.nan
-    """One-sided, at confidence 95 %, over the batches that were averaged; nan if it is from one batch."""
+    """One-sided, at confidence 95 %, over the batches that were averaged."""
     measured_at: int | None = None
-    """The training step at which λ_max was measured. Before it, for a warning because the learning rate has grown."""
+    """The training step whose parameters λ_max is of. Batches of later steps were needed to know it."""
     batches: int = 1
-    """λ_max is the mean over the batches of so many consecutive steps, which end with that one."""
+    """λ_max was measured on the batches of so many consecutive steps, from that one on."""
     limit: float = math.nan
     """λ_max above which the optimizer's step diverges on a quadratic: 2/η for SGD; nan where it is not known."""
     learning_rate: float = math.nan
     """η: the largest of all parameter groups."""
     lowest: float = math.nan
-    """The curvature along the lowest direction of the last search, on fresh batches if there were any: λ_min is at most
-    this, up to the error."""
+    """The curvature along the lowest direction of the last search for it, on fresh batches: λ_min was at most this, up
+    to the error, at the step `lowest_at`."""
     lowest_error: float = math.nan
     """One-sided, at confidence 95 %; nan if it is from one batch."""
+    lowest_at: int | None = None
+    """The training step of that search. There are few: thousands of steps may lie between them."""
     gradients: int = 0
     """Evaluations of the loss and its gradient that the monitor has taken so far."""
     warning: str = ""
@@ -70,6 +72,7 @@ class CurvatureRow:
             said += f", {self.ratio:.2f} of the limit {self.limit:.4g} at learning rate {self.learning_rate:.3g}"
         if math.isfinite(self.lowest):
             said += f"; λ_min at most {_measured(self.lowest, self.lowest_error)}"
+            said += "" if self.lowest_at is None else f" at step {self.lowest_at}"
         return f"{said}.{' ' * bool(self.warning)}{self.warning} {self.gradients} gradients."
 
 

@@ -1,21 +1,19 @@
-"""The work of `CurvatureMonitor` on one batch: a search for both ends of the spectrum, or one measurement of a burst.
+"""The work of `CurvatureMonitor`: a Krylov search on one batch, and measurements of what it found on fresh batches.
 
-    h = S(∇f_B(x + rSu) − ∇f_B(x))/r        one gradient more than the training step takes
-    q = uᵀh                                 unbiased: u was made by earlier batches
-    u ← cu + h/q̄, normalised                a power iteration, shifted by c
+    search on a batch B at x        u with the highest eigenvalue λ_B of S∇²f_B(x)S; now and then the lowest one, too
+    on the batches of later steps   h = S(∇f_B(x + rSu) − ∇f_B(x − rSu))/(2r),  q = uᵀh, at the same x
 
-So u follows the eigenvector of λ_max while training goes on, and the mean of the q of a burst, that is of some
-consecutive steps, is λ_max there (`monitor_burst`). c is zero, but for two things: noise of single batches that would
-hold u off the eigenvector, and negative curvature that a power iteration would follow.
-
-λ_min is too small beside λ_max for such a loop. A Krylov search on one batch finds it now and then, and a burst after
-it measures its direction.
+Training moves on meanwhile, but x and S stay those of the search. In a transformer at its edge of stability, the
+eigenvector of λ_max is another one after each training step (overlap 0.1 to 0.3), so that no u can follow it.
+`monitor_burst` makes λ_max of λ_B and the q.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -26,29 +24,27 @@ from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.curvature.question import RELATIVE_GAMMA
-from unsaddle.spectrum.hessian import Hessian, hessian_at
+from unsaddle.objective import SampledFunction
+from unsaddle.spectrum.ends import errors
+from unsaddle.spectrum.hessian import hessian_at
 from unsaddle.torch_optim import online, policy
 from unsaddle.torch_optim.batch import DrawnBatch
 from unsaddle.torch_optim.closure import ClosureObjective
-from unsaddle.torch_optim.monitor_burst import FEWEST, TURNS, Noise, highest
+from unsaddle.torch_optim.monitor_burst import Noise, across, highest
 
 SEARCH_STEPS = 20
-"""Products of a search: the ends of a network's spectrum are then known to some per cent, as far as one batch tells."""
+"""Products of a search for both ends: they are then known to some per cent, as far as one batch tells."""
 
 SEARCH_GRADIENTS = SEARCH_STEPS + 7
-"""What a search takes, with the survey of the gradients around x that finds the radius; more where gradients are noisy,
-so that products are taken from both sides."""
+"""What such a search takes, with the survey of the gradients around x that finds the radius; more where gradients are
+noisy, so that products are taken from both sides."""
+
+FEWEST_STEPS, MOST_STEPS, KNOWN = 8, 12, 1e-3
+"""Products of a search for the highest eigenvalue alone: at least, so that one that has overtaken the last one is seen;
+and at most, until its error is this share of it."""
 
 ROUGHLY = 10.0
 """Products of a search may round by so many times more than those of `eigenpairs`: one batch tells less."""
-
-LOST = 0.5
-"""A direction that has less than this share of the highest curvature of the batch of a search is replaced: it has lost
-the eigenvector. More is what single batches differ by."""
-
-STEADY = 0.3
-"""The noise of single batches, as a share of λ_max, from which on c grows with its square. About 0.65 of the noise
-turns u (`benchmarks.monitor`), and the curvature along u is then too low by (0.65·noise)²/(2(1 + c)): by 2 %."""
 
 Batch = ClosureObjective | DrawnBatch
 
@@ -62,37 +58,50 @@ class Track:
     trained: int = 0
     """Gradients spent on training."""
     spent: int = 0
-    """Gradients spent on measurements."""
+    """Gradients spent on λ_max."""
     searching: int = 0
-    """Gradients spent on searches."""
+    """Gradients spent on searches for both ends."""
     searches: int = 0
-    measured: int = 0
-    """Measurements so far. Every other one is on the other side of x, so that third derivatives cancel in the mean."""
+    """Searches of both kinds."""
+    deep: int = 0
+    """Searches for both ends."""
     measured_at: int | None = None
-    """The step at which λ_max was measured."""
+    """The step at whose x λ_max was measured."""
     batches: int = 1
     """How many batches it is the mean of."""
     fresh: bool = False
     """Whether λ_max was measured after the last row."""
     high_probe: tuple[float, bool] = (math.nan, False)
-    """For the highest direction: the length of rSu, and whether products are from both sides, two gradients each."""
+    """For the highest direction: the length of rSu, and whether products of a search are from both sides."""
     low_probe: tuple[float, bool] = (math.nan, False)
     """The same for the lowest direction, whose curvature is small, so that rounding asks for more distance."""
     highest: Tensor | None = None
     """u: a unit vector over all parameters that require gradients."""
     lowest: Tensor | None = None
-    """The lowest direction of the last search."""
+    """The lowest direction, while a burst measures it."""
+    origin: Tensor | None = None
+    """x of the search, while a burst is under way."""
+    sizes: Tensor | None = None
+    """S of the search; None for ones."""
+    began: int = 0
+    """The step of the search."""
+    searched: float = math.nan
+    """λ_B."""
     burst: list[float] = field(default_factory=list)
-    """Curvatures of the burst that is under way."""
-    size: int = 0
-    """How many there will be; 0 if no burst is under way."""
-    low: bool = False
-    """Whether the burst measures the lowest direction."""
+    """Curvatures along u, on fresh batches."""
+    squares: list[float] = field(default_factory=list)
+    """‖h‖² of each."""
+    total: Tensor | None = None
+    """Σh."""
+    low_burst: list[float] = field(default_factory=list)
+    """Curvatures along the lowest direction."""
     noise: Noise = field(default_factory=Noise)
     sharpness: tuple[float, float] = (math.nan, math.nan)
     """λ_max and its error."""
     lowest_seen: tuple[float, float] = (math.nan, math.nan)
     """The curvature along the lowest direction, and its error."""
+    lowest_at: int | None = None
+    """The step of the search that found it."""
     above: bool = False
     """Whether λ_max was above the limit."""
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -116,134 +125,176 @@ class Track:
 
     def forget(self) -> None:
         """Drops both directions: the parameters are others."""
-        self.highest = self.lowest = None
-        self.burst, self.size = [], 0
+        self.highest = None
         self.sharpness = self.lowest_seen = (math.nan, math.nan)
+        self.end()
+
+    def end(self) -> None:
+        """Ends a burst."""
+        self.origin = self.sizes = self.lowest = self.total = None
+        self.burst, self.squares, self.low_burst = [], [], []
 
     @property
     def next_search(self) -> int:
-        """Gradients that a search takes: as many as those before it did, in the mean."""
-        return max(SEARCH_GRADIENTS, math.ceil(self.searching / max(1, self.searches)))
+        """Gradients that a search for both ends takes: as many as those before it did, in the mean."""
+        return max(SEARCH_GRADIENTS, math.ceil(self.searching / max(1, self.deep)))
+
+    def next_burst(self, *, known: bool) -> int:
+        """Gradients that the next burst takes, about; `known`: whether that at x is there already."""
+        steps = (FEWEST_STEPS + MOST_STEPS) // 2
+        return (2 * steps if self.high_probe[1] else steps + (not known)) + 2 * self.noise.size
 
 
-def search(track: Track, batch: Batch, sizes: Tensor | None, seed: int) -> None:
-    """Both ends of the spectrum of S∇²f_B(x)S, by a Krylov process on one batch."""
+def search(
+    track: Track, batch: Batch, at_x: Tensor | None, sizes: Tensor | None, seed: int, *, both_ends: bool
+) -> None:
+    """Begins a burst: the highest eigenvalue of S∇²f_B(x)S by a Krylov process, and the lowest one if it is asked for.
+
+    It starts from the last u and, as much, from a random vector: u may have been overtaken.
+
+    Args:
+        track: what is known; it changes.
+        batch: B as an objective over the trained parameters.
+        at_x: its gradient at the parameters, if that is known.
+        sizes: S; None for ones.
+        seed: of the random start.
+        both_ends: whether the lowest one is asked for, which takes more products. The radius is then chosen anew.
+    """
     before = batch.evaluations
     generator = torch.Generator().manual_seed(seed + track.searches)
-    track.searches += 1
+    track.searches, track.deep = track.searches + 1, track.deep + both_ends
+    start = vectors.random_direction(batch.point, generator)
+    if sizes is not None:  # Random in x. In S⁻¹x, parameters that hardly ever had a gradient would be all of it.
+        start.div_(sizes).div_(vectors.norm(start))
+    if track.highest is not None:
+        start.add_(track.highest).div_(vectors.norm(start))
     try:
-        batch.check()
-        hessian = hessian_at(batch, batch.point, None, generator, Ledger(), SEARCH_GRADIENTS)
-        if not hessian.is_finite:
-            return
-        with hessian.held():
-            found, largest = _grown(hessian, sizes, generator)
+        if both_ends:
+            found = _both_ends(track, batch, sizes, start, generator)
+        else:
+            found = _one(track, batch, at_x, sizes, start)
+        origin = batch.point
     finally:
-        track.searching += batch.evaluations - before
+        taken = batch.evaluations - before
+        track.searching, track.spent = track.searching + both_ends * taken, track.spent + (not both_ends) * taken
         batch.parameters.forget()
     if found is None:
         return
+    track.searched, track.highest = float(found.projection.values[-1]), found.vector(-1)
+    if both_ends:
+        track.lowest, track.lowest_seen = found.vector(0), (float(found.projection.values[0]), math.nan)
+        track.lowest_at = track.steps
+    track.origin, track.sizes, track.began = origin, sizes, track.steps
+
+
+def _both_ends(
+    track: Track, batch: Batch, sizes: Tensor | None, start: Tensor, generator: torch.Generator
+) -> KrylovProcess | None:
+    batch.check()
+    hessian = hessian_at(batch, batch.point, None, generator, Ledger(), SEARCH_GRADIENTS)
+    if not hessian.is_finite:
+        return None
+    largest = 0.0
+
+    def product(v: Tensor, out: Tensor) -> None:
+        nonlocal largest
+        hessian.multiply(v, out, ROUGHLY * largest)
+        largest = max(largest, vectors.norm(out))
+
+    with hessian.held():
+        found = _grown(product, sizes, start, SEARCH_STEPS, SEARCH_STEPS)
     # Curvature is known to a share of this: all of it for the highest direction, a hundredth for the lowest.
     for name, size in (("high_probe", largest / RELATIVE_GAMMA), ("low_probe", largest)):
         radius = hessian.radius(size)
         setattr(track, name, (radius, hessian.is_central(radius)))
-    low, high = float(found.projection.values[0]), float(found.projection.values[-1])
-    track.lowest, track.lowest_seen = found.vector(0), (low, math.nan)
-    if track.highest is None or not track.sharpness[0] >= LOST * high:
-        track.highest, track.sharpness = found.vector(-1), (high, math.nan)
-        track.measured_at, track.batches, track.fresh = track.steps, 1, True
+    return found
 
 
-def _grown(hessian: Hessian, sizes: Tensor | None, generator: torch.Generator) -> tuple[KrylovProcess | None, float]:
-    """The process after its steps, None if a gradient was not finite; and the largest ‖∇²f_B(x)v‖ of a unit v."""
-    largest = 0.0
+def _one(track: Track, batch: Batch, at_x: Tensor | None, sizes: Tensor | None, start: Tensor) -> KrylovProcess | None:
+    """Products at the radius of the last search for both ends."""
+    f, x, (radius, central) = batch.sample(), batch.point, track.high_probe
+    with contextlib.ExitStack() as stack:
+
+        def product(v: Tensor, out: Tensor) -> None:
+            out.copy_(f.grad_at_sum(x, v, radius))
+            if central:
+                out.sub_(f.grad_at_sum(x, v, -radius)).div_(2.0 * radius)
+            else:
+                assert at_x is not None
+                out.sub_(at_x).div_(radius)
+            stack.pop_all().close()
+            stack.enter_context(f.held())  # Not before the first evaluation, which finds the modules of a closure.
+
+        if at_x is None and not central:
+            at_x = f.value_and_grad(x)[1].clone()
+        return _grown(product, sizes, start, FEWEST_STEPS, MOST_STEPS)
+
+
+def _grown(
+    product: Callable[[Tensor, Tensor], None], sizes: Tensor | None, start: Tensor, fewest: int, most: int
+) -> KrylovProcess | None:
+    """A process of S∇²f_B(x)S after its steps; None if a gradient was not finite. `product` takes unit vectors."""
 
     def multiply(q: Tensor, out: Tensor) -> None:
-        nonlocal largest
-        moved = q if sizes is None else q * sizes
-        length = 1.0 if sizes is None else vectors.norm(moved)
-        hessian.multiply(moved if sizes is None else moved.div_(length), out, ROUGHLY * largest)
-        largest = max(largest, vectors.norm(out))
-        if sizes is not None:
-            out.mul_(sizes).mul_(length)
+        if sizes is None:
+            product(q, out)
+            return
+        moved = q * sizes
+        length = vectors.norm(moved)
+        product(moved.div_(length), out)
+        out.mul_(sizes).mul_(length)
 
-    process = KrylovProcess(multiply, vectors.random_direction(hessian.x, generator), SEARCH_STEPS)
+    process = KrylovProcess(multiply, start, most)
+    seen = process.projection
     while not (process.full or process.exhausted):
-        if not process.expand(solve=process.projection.size + 1 == SEARCH_STEPS):
-            return None, largest
+        late = seen.size + 1 >= fewest
+        if not process.expand(solve=late):
+            return None
+        if late and errors(seen.values, seen.residuals)[-1] <= KNOWN * seen.values[-1]:
+            break
     process.solve()
-    return process, largest
+    return process
 
 
-def begin(track: Track) -> None:
-    """Begins a burst: of the highest direction, and of the lowest one after the first since a search."""
-    track.low = track.lowest is not None and math.isnan(track.lowest_seen[1]) and math.isfinite(track.sharpness[1])
-    track.burst, track.size = [], TURNS + FEWEST if track.low else track.noise.size
-
-
-def measure(track: Track, batch: Batch, at_x: Tensor | None, sizes: Tensor | None) -> None:
-    """One measurement of a burst on a fresh batch: of the highest direction, which it turns, or of the lowest.
-
-    Args:
-        track: what is known; it changes.
-        batch: the batch as an objective over the trained parameters.
-        at_x: its gradient at the parameters, if that is known.
-        sizes: S; None for ones.
-    """
-    track.measured += 1
-    u = track.lowest if track.low else track.highest
-    assert u is not None
-    before = batch.evaluations
+def measure(track: Track, batch: Batch) -> None:
+    """Measures what the search found on a fresh batch, at the x of the search: two gradients for each direction."""
+    assert track.highest is not None
+    f, taken = batch.sample(), batch.evaluations
     try:
-        seen = _look(track, batch, u, at_x, sizes)
+        high = _look(track, f, track.highest, track.high_probe[0])
+        track.spent, taken = track.spent + batch.evaluations - taken, batch.evaluations
+        low = None if track.lowest is None else _look(track, f, track.lowest, track.low_probe[0]).curvature
+        track.searching += batch.evaluations - taken
     finally:
-        track.spent += batch.evaluations - before
         batch.parameters.forget()
-    if not math.isfinite(seen.size):
-        track.burst, track.size = [], 0
+    if not math.isfinite(high.size + (low or 0.0)):
+        track.end()
         return
-    track.burst.append(seen.curvature)
-    if not track.low:
-        track.highest = _turned(track, u, seen.product)
-    if len(track.burst) < track.size:
+    track.burst.append(high.curvature)
+    track.squares.append(high.size**2)
+    track.total = high.product if track.total is None else track.total.add_(high.product)
+    track.low_burst += [] if low is None else [low]
+    noise = track.noise.after([track.searched, *track.burst])
+    if len(track.burst) < noise.size:
         return
-    if track.low:
-        track.lowest_seen = policy.interval(track.burst)
-    else:
-        track.noise = track.noise.after(track.burst)
-        track.sharpness, track.batches = highest(track.burst, track.noise), track.size - TURNS
-        track.measured_at, track.fresh = track.steps, True
-    track.burst, track.size = [], 0
+    along = across(sum(track.burst) ** 2, [q * q for q in track.burst])
+    beside = across(vectors.norm(track.total) ** 2, track.squares) - along
+    track.sharpness = highest(track.searched, track.burst, beside, noise)
+    track.noise, track.batches = noise, len(track.burst) + 1
+    if track.low_burst:
+        track.lowest_seen = policy.interval(track.low_burst)
+    track.measured_at, track.fresh = track.began, True
+    track.end()
 
 
-def _turned(track: Track, u: Tensor, product: Tensor) -> Tensor:
-    """The next u."""
-    around, low = sum(track.burst) / len(track.burst), track.lowest_seen[0]
-    if not around > 0.0:
-        return u
-    shift = max(track.noise.variance / STEADY**2 - 1.0, -low / around if low < 0.0 else 0.0, 0.0)
-    moved = torch.add(product, u, alpha=shift * around)
-    norm = vectors.norm(moved)
-    return moved.div_(norm) if norm > 0.0 else u
-
-
-def _look(track: Track, batch: Batch, u: Tensor, at_x: Tensor | None, sizes: Tensor | None) -> online.Look:
-    f, x = batch.sample(), batch.point
-    radius, central = track.low_probe if track.low else track.high_probe
+def _look(track: Track, f: SampledFunction, u: Tensor, radius: float) -> online.Look:
+    """From both sides of x, so that third derivatives cancel."""
+    x, sizes = track.origin, track.sizes
+    assert x is not None
     moved = u if sizes is None else u * sizes
     r = radius / vectors.norm(moved)
-    if track.measured % 4 < 2:
-        r = -r
     beyond = f.grad_at_sum(x, moved, r).clone()
-    if central:
-        at_x, r = f.grad_at_sum(x, moved, -r), 2.0 * r
-    elif at_x is None:
-        at_x = f.value_and_grad(x)[1]
+    before = f.grad_at_sum(x, moved, -r)
     if sizes is not None:
-        at_x, beyond = at_x * sizes, beyond.mul_(sizes)
-    return online.look(u, at_x, beyond, r)
-
-
-def cost_of_measurement(track: Track, *, known: bool) -> int:
-    """Gradients that a measurement takes; `known`: whether that at x is there already."""
-    return 2 if track.high_probe[1] or not known else 1
+        before, beyond = before * sizes, beyond.mul_(sizes)
+    return online.look(u, before, beyond, 2.0 * r)
