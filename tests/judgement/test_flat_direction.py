@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.verdict_cases.flat import flat
+from benchmarks.verdicts import falls_by_higher_order
 from unsaddle import Function, ModelObjective, is_minimum
 from unsaddle.judgement.flat_direction import extrapolated_curvature
 
@@ -147,3 +149,10 @@ def test_the_curvature_is_extrapolated_over_any_power(power):
     value, error = extrapolated_curvature(f, zero, one, 0.1)
     assert value == pytest.approx(1.0, abs=1e-6)
     assert abs(value - 1.0) <= error
+
+
+def test_benchmarks_verdicts_reads_the_lower_point_that_the_reason_names():
+    case = flat(0, "float64")
+    verdict = is_minimum(case.objective, case.x, seed=case.seed)
+    assert verdict.kind == "undecided"
+    assert falls_by_higher_order(verdict, case)
