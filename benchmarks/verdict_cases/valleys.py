@@ -1,12 +1,14 @@
 """Points on the floor of a valley: the gradient is small beside the stiff walls, and the lowest point may be far away.
 
-A minimum is false where that point is farther away than a fifth of max(1, ‖x‖). "Not stationary" is false where it is
-nearer than a twentieth. In between either is right.
+A minimum is false where that point is farther away than a fifth of max(1, ‖x‖), or than a fiftieth if F falls to there
+by a fiftieth of |F(x)|. "Not stationary" is false where it is nearer than a twentieth, or than a hundredth if F falls
+by a hundredth. In between either is right.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +17,13 @@ from benchmarks.verdict_cases.case import DTYPES, Case, dimension, integer, norm
 from benchmarks.verdict_cases.classifiers import Classifier
 from unsaddle import Function, Verdict
 
-FAR, NEAR = 0.2, 0.05
+FAR, FAR_DOWN = 0.2, 0.02
+"""From these distances on a minimum is false, and the second if F falls by that share, too."""
+
+NEAR, NEAR_DOWN = 0.05, 0.01
+"""Below these distances "not stationary" is false; where F falls by the second share, only below the second."""
+
+Loss = Callable[[Tensor], Tensor]
 
 STEPS = (50, 200, 1000)
 """Of Adam. Without weight decay a classifier's loss then goes on falling, to zero."""
@@ -31,12 +39,15 @@ def valleys(index: int, precision: str) -> Case:
     hessian = (hessian + hessian.T) / 2.0
     eigenvalues = torch.linalg.eigvalsh(hessian)
     distance = math.inf if rest is None else float((x - rest).norm()) / max(1.0, float(x.norm()))
+    here = float(fun(x))
+    fall = 1.0 if rest is None or here == 0.0 else 1.0 - float(fun(rest)) / here
 
     def judge(verdict: Verdict) -> str:
         if verdict.kind == "minimum":
-            return "right" if distance <= FAR and eigenvalues[0] >= -verdict.gamma else "false minimum"
+            far = distance > FAR or min(distance, fall) > FAR_DOWN
+            return "false minimum" if far or eigenvalues[0] < -verdict.gamma else "right"
         if verdict.kind == "not stationary":
-            return "right" if distance >= NEAR else "false not stationary"
+            return "right" if distance >= NEAR or min(distance, fall) >= NEAR_DOWN else "false not stationary"
         assert verdict.direction is not None
         v = verdict.direction.double()
         return "right" if float(v @ hessian @ v) < 0.0 else "false saddle"
@@ -53,7 +64,7 @@ def valleys(index: int, precision: str) -> Case:
     )
 
 
-def _quadratic(g: torch.Generator, index: int) -> tuple[object, Tensor, Tensor]:
+def _quadratic(g: torch.Generator, index: int) -> tuple[Loss, Tensor, Tensor]:
     """One to three directions that are 2e-3 to 1e-5 as stiff as the others, along which x is off."""
     d = dimension(g, 3, 200)
     soft = integer(g, 1, min(3, d - 1))
@@ -74,7 +85,7 @@ def _quadratic(g: torch.Generator, index: int) -> tuple[object, Tensor, Tensor]:
     return fun, center + basis @ off, center
 
 
-def _rosenbrock(g: torch.Generator, index: int) -> tuple[object, Tensor, Tensor]:
+def _rosenbrock(g: torch.Generator, index: int) -> tuple[Loss, Tensor, Tensor]:
     """The chain in 2 to 20 dimensions, on the curve x[k+1] = x[k]² from the lowest point on."""
     d = integer(g, 2, 20)
 
@@ -86,6 +97,6 @@ def _rosenbrock(g: torch.Generator, index: int) -> tuple[object, Tensor, Tensor]
     return fun, first**powers, torch.ones(d, dtype=torch.float64)
 
 
-def _classifier(g: torch.Generator, index: int) -> tuple[object, Tensor, None]:
+def _classifier(g: torch.Generator, index: int) -> tuple[Loss, Tensor, None]:
     network = Classifier(index, (nn.Tanh, nn.GELU, nn.SiLU)[integer(g, 0, 2)], 0.0)
     return network.loss, network.trained(adam=STEPS[integer(g, 0, 2)]), None

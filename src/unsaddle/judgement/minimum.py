@@ -79,7 +79,8 @@ def is_minimum(
         objective: F.
         x: the point. It may be left out for an objective that has a `point` of its own.
         eps: gradients up to this norm count as zero. By default 1e-3·L1·max(1, ‖x‖); less if following the
-            gradient leads farther than max(1, ‖x‖)/10, as on the floor of a soft valley.
+            gradient leads farther than max(1, ‖x‖)/10, or than a tenth of that and down by 1 % of F, as on the floor of
+            a soft valley.
         gamma: γ; a minimum may have curvatures down to −γ. By default a hundredth of L1.
         delta: δ, the probability of a wrong verdict.
         samples: |S|. None means all samples, or 1024 of a stream.

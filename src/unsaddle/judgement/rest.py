@@ -16,6 +16,10 @@ from unsaddle.objective import SampledFunction
 FAR = 0.1
 """A gradient is not small if F comes to rest farther away than this share of max(1, ‖x‖)."""
 
+NEAR, MUCH = 0.01, 0.01
+"""Nor is it if F comes to rest farther away than the first share of max(1, ‖x‖), and falls on the way by more than the
+second share of |F(x)|. In networks a few per cent of ‖x‖ may be most of the loss."""
+
 STEPS = 20
 """The most gradients that are spent on the way to rest."""
 
@@ -83,7 +87,8 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
 
     A stiff direction makes every gradient look small beside L1. It may lead far down all the same, along directions
     that are soft. So the quadratic that f is like next to x is followed down, by conjugate gradients. If that leads
-    farther than `FAR`, and values confirm the fall, the gradient is not small. Nor is it where f flattens out, as a
+    farther than `FAR`, and values confirm the fall, or farther than `NEAR`, and the fall is `MUCH`, the gradient is not
+    small. Nor is it where f flattens out, as a
     logarithm does: if values farther along the first step fall by more than a quadratic can.
 
     Args:
@@ -102,7 +107,8 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
     >>> round(small_gradient(f.sample(), x, radius=1e-8, eps=90.0), 3)
     0.907
     """
-    far, here = FAR * max(1.0, vectors.norm(x)), float(f.value(x))
+    size, here = max(1.0, vectors.norm(x)), float(f.value(x))
+    far, near = FAR * size, NEAR * size
     rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(here)
 
     def falls_by(step: Tensor, share: float) -> float:
@@ -110,6 +116,11 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
 
     def flattens_out(at: Approach) -> bool:
         return all(falls_by(at.step, times) > at.fall + rounding for times in FARTHER)
+
+    def unless_it_falls_much(at: Approach) -> float:
+        length = vectors.norm(at.step)
+        falls = length > near and falls_by(at.step, 1.0) > max(rounding, MUCH * abs(here))
+        return norm * near / length if falls else math.inf
 
     norm, length, before = 0.0, math.inf, None
     for count, at in enumerate(approaches(f, x, radius)):
@@ -123,15 +134,15 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
         if (count == 1 or ends) and flattens_out(at):
             return norm / FARTHER[-1]
         if ends:
-            return math.inf
+            return unless_it_falls_much(at)
         before, length = at, math.inf
     assert before is not None
     if before.rest <= error:
-        return math.inf
+        return unless_it_falls_much(before)
     step, promised = _up_to(before, far)
     falls = ((share, falls_by(step, share)) for share in SHARES)
     if not any(fall > max(rounding, CONFIRMED * share * promised) for share, fall in falls):
-        return math.inf
+        return unless_it_falls_much(before)
     return norm * (far / length if math.isfinite(length) else 0.5)
 
 
