@@ -30,7 +30,7 @@ FIRST = 10
 SEARCHING = 0.2
 """The share of the budget that searches may take; the rest is for measurements."""
 
-EACH = 1.5
+EACH = 1.75
 """An evaluation counts as so many gradients, so that the time stays within the budget, too: replaying and putting back
 take time, most for a network whose gradient takes 2 ms (`benchmarks.monitor`)."""
 

@@ -30,8 +30,8 @@ AGREE = 0.01
 WANTED = 0.05
 """The standard error of λ_max at which a burst ends, as a share of it."""
 
-MEMORY = 16
-"""Differences of batches that the noise is remembered over: it changes along training."""
+MEMORY = 5
+"""Differences of earlier batches that count beside those of a burst: the noise changes along training."""
 
 CONFIDENCE = 0.95
 """Of the error, one-sided."""
