@@ -7,7 +7,6 @@ says what is right then. In bf16 the point that goes in and the gradient that co
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -85,7 +84,7 @@ def by_values(
     and `reach_along(v)` that of the nearest one on the line x + sv, s of either sign.
 
     - *saddle* is right if F falls along v and along −v at one length, or if the Hessian holds along v as far as the
-      resolution and vᵀHv < 0; one way is enough if the verdict says so: "one way", or "not along its opposite". If it
+      resolution and vᵀHv < 0; one way is enough if the verdict says so, by `both_ways` or as "on one side of x". If it
       says that it measured over a distance, because nearer to x the gradient jumps: if F bends down over that distance;
     - *minimum* is false if F falls by more than εs + γs²/2, which ε and γ allow, along a known direction, or along the
       shortest sum of gradients nearby (`falls_within`), at a length s of one to four resolutions, or if the Hessian
@@ -105,7 +104,7 @@ def by_values(
             v = verdict.direction.double()
             v = v / v.norm()
             curved = reach_along(v) > r and float(v @ hessian @ v) < 0.0
-            enough = any if re.search("one way|not along its opposite", str(verdict)) else all
+            enough = all if verdict.both_ways and not verdict.evidence.measurements[0].sided else any
             fallen = any(enough(falls(sign * v, s, 0.0) for sign in (1.0, -1.0)) for s in lengths)
             if verdict.evidence.jump > 0.0 and verdict.evidence.over_kinks:
                 over = verdict.evidence.measurements[0].radius
