@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +149,19 @@ def test_the_shell_can_complete_the_commands() -> None:
     said = typer.testing.CliRunner().invoke(cli.app(), ["--help"]).output
     assert "--install-completion" in said
     assert "check" in said
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_is_no_error_of_the_file(tmp_path: Path) -> None:
+    """As in `unsaddle check file.py | head -1`."""
+    file = tmp_path / "file.py"
+    file.write_text("import unsaddle\nobjective = unsaddle.Function(lambda x: x @ x)\nx = [1.0, 0.0]\n")
+    command = [sys.executable, "-m", "unsaddle", "check", str(file), "--out", str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.close()
+        told = run.stderr.read()
+    assert "Running" in told
+    assert "Traceback" not in told
+    assert "failed" not in told

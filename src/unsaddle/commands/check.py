@@ -92,6 +92,8 @@ def _verdict(
         typer.echo(f"\nThe page: {write(out, verdict, target)}")
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    except BrokenPipeError:  # Whoever read the output has enough of it, as `head`. That is no error of the file.
+        raise typer.Exit(ERROR) from None
     except SystemExit as error:  # Its code would be taken for a verdict.
         why = f" with {error.code}" if error.code else ""
         typer.echo(f"unsaddle: {target} ended itself{why} before there was a verdict", err=True)
