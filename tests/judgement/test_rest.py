@@ -145,3 +145,13 @@ def test_negative_curvature_is_told_where_the_gradient_leads_far() -> None:
     assert verdict.direction is not None
     assert verdict.curvature == pytest.approx(-1.0, rel=1e-3)
     assert verdict.drop == pytest.approx(1.0 / 16.0, rel=0.1)
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(1e-160, DOUBLE), (1e150, DOUBLE), (1e-30, torch.float32)])
+def test_the_size_of_f_does_not_matter_where_its_square_underflows_or_overflows(
+    size: float, dtype: torch.dtype
+) -> None:
+    f = Function(lambda x: size * ((x[0] - 3.0) ** 2 + 1e4 * x[1] ** 2))
+    verdict = is_minimum(f, torch.zeros(2, dtype=dtype))
+    assert verdict.kind == "not stationary"
+    assert verdict.eps == pytest.approx(0.2 * size, rel=1e-3)

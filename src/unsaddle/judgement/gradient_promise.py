@@ -35,7 +35,7 @@ def gradient_promise(f: SampledFunction, x: Tensor, *, softest: float, radius: f
     0.00125
     """
     for count, at in enumerate(approaches(f, x, radius)):
-        promised = at.fall + at.rest**2 / (2.0 * softest)
+        promised = at.fall + at.rest * (at.rest / (2.0 * softest))
         if promised < enough or at.rest == 0.0 or count == STEPS:
             return promised
     return math.inf

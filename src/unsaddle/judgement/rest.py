@@ -54,6 +54,8 @@ class Approach(NamedTuple):
     """The norm of its gradient there."""
     way: Tensor
     """The direction of the next step. Its length is not 1."""
+    slope: float
+    """How far the quadratic falls along the way, for a short step."""
 
 
 def approaches(f: SampledFunction, x: Tensor, radius: float) -> Iterator[Approach]:
@@ -63,10 +65,12 @@ def approaches(f: SampledFunction, x: Tensor, radius: float) -> Iterator[Approac
     the way is not positive. Cost: one gradient each.
     """
     g = f.grad(x).clone()
-    rest, way, step, fall = g.clone(), g.neg(), torch.zeros_like(g), 0.0
+    norm = vectors.norm(g)  # The unit of all vectors: squares of their sizes may underflow or overflow.
+    rest = g.div(norm) if 0.0 < norm < math.inf else torch.zeros_like(g)
+    way, step, fall = rest.neg(), torch.zeros_like(g), 0.0
     (left,) = vectors.dots((rest, rest))
     while True:
-        yield Approach(step, fall, math.sqrt(left), way)
+        yield Approach(step, fall, norm * math.sqrt(left), way, norm * left)
         if left == 0.0:
             return
         scale = radius / vectors.norm(way)
@@ -74,10 +78,10 @@ def approaches(f: SampledFunction, x: Tensor, radius: float) -> Iterator[Approac
         (curvature,) = vectors.dots((way, product))
         if not curvature > 0.0:
             return
-        length = left / curvature
-        fall += length * left / 2.0
+        length = norm * (left / curvature)
+        fall += length * (norm * left) / 2.0
         step = torch.add(step, way, alpha=length)
-        rest.add_(product, alpha=length)
+        rest.add_(product, alpha=length / norm)
         (new,) = vectors.dots((rest, rest))
         way, left = way.mul(new / left).sub_(rest), new
 
@@ -151,4 +155,4 @@ def _up_to(at: Approach, distance: float) -> tuple[Tensor, float]:
     there, if its lowest point along the way is not nearer."""
     squared, along, so_far = vectors.dots((at.way, at.way), (at.step, at.way), (at.step, at.step))
     ahead = (math.sqrt(along**2 + squared * (distance**2 - so_far)) - along) / squared
-    return torch.add(at.step, at.way, alpha=ahead), at.fall + ahead * at.rest**2 / 2.0
+    return torch.add(at.step, at.way, alpha=ahead), at.fall + ahead * at.slope / 2.0
