@@ -6,7 +6,9 @@ a rank or torchrun itself is hit. A trial hits a run with SIGKILL, SIGTERM or SI
 from what is on the disk, and so on, until it has come to its end. Rows, without times, and weights are then compared
 bit for bit. On ranks, those that were not hit must end by themselves.
 
-torch is imported once: every run is a fork of this process, which takes no gradient itself, and torchrun forks in turn.
+torch is imported twice: a run is a fork of this process, which takes no gradient itself, and the ranks of torchrun are
+forks of a server, which has one thread. torchrun has four when it starts ranks: of a thousand starts with forks of
+torchrun, one or two stood still, in a lock of the resolver that another thread had held.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import hashlib
+import multiprocessing
 import os
 import random
 import signal
@@ -22,6 +25,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +81,12 @@ def ranks(count: int) -> Work:
 
 
 def torchrun(count: int) -> Work:
-    """The same under torchrun, whose ranks are forks of it. It restarts nothing by itself here."""
+    """The same under torchrun, whose ranks are forks of our server. It restarts nothing by itself here."""
 
     def work(folder: Path, rank: int) -> None:
-        launch = ["--standalone", "--nproc-per-node", str(count), "--start-method", "fork"]
+        forkserver._forkserver.ensure_running = lambda: None  # It asks only whether a child of its own is.
+        launch = ["--standalone", "--nproc-per-node", str(count), "--start-method", "forkserver"]
+        launch += ["--redirects", "3", "--log-dir", str(folder / "logs")]
         torch.distributed.run.main([*launch, "--run-path", kill_training.__file__, str(folder)])
 
     return work
@@ -95,7 +101,7 @@ KINDS: dict[str, tuple[Work, int, int]] = {
     "2 ranks, torchrun": (torchrun(2), 1, 2),
     "4 ranks, torchrun": (torchrun(4), 1, 4),
 }
-"""What a fork does, how many there are, and how many forks of its own each has."""
+"""What a fork does, how many there are, and how many ranks torchrun starts."""
 
 
 def result(folder: Path) -> str:
@@ -114,13 +120,23 @@ def _timeless(value: Any) -> Any:
     return [_timeless(v) for v in value] if isinstance(value, list) else value
 
 
+def serve() -> None:
+    """Starts the server, for as long as there is this process or one that it forked. Ranks have one thread each."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
+    multiprocessing.set_forkserver_preload([
+        "benchmarks.environment", "benchmarks.kill_training", "torch._dynamo", "torch.distributed.fsdp",
+        "torch.distributed.run", "torch.onnx", "unsaddle.experiments.compare", "unsaddle.experiments.reproduce",
+    ])  # fmt: skip
+    forkserver.ensure_running()
+
+
 def start(kind: str, folder: Path) -> tuple[list[int], list[int]]:
-    """Forks the ranks of a run. Their process ids, and those of their own forks."""
-    work, count, forks = KINDS[kind]
+    """Forks a run. The process ids of the forks, and those of torchrun's ranks, which are children of the server."""
+    work, count, started = KINDS[kind]
     attempt = folder / "attempt"
     attempt.write_text(str(int(attempt.read_text()) + 1) if attempt.exists() else "0")
     sys.stdout.flush()
-    begun = [folder / f"rank {rank}" for rank in range(forks)]
+    begun = [folder / f"rank {rank}" for rank in range(started)]
     for path in [*begun, *folder.glob("ended *")]:
         path.unlink(missing_ok=True)
     running = [_fork(work, folder, rank) for rank in range(count)]
@@ -146,7 +162,6 @@ def _fork(work: Work, folder: Path, rank: int) -> int:
         silent = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         work(folder, rank)
         code = 0
     except BaseException as error:
@@ -156,7 +171,7 @@ def _fork(work: Work, folder: Path, rank: int) -> int:
 
 
 def finish(processes: list[int], forks: list[int]) -> list[int] | None:
-    """The exit codes of our processes, once all and their own forks have ended; None if one hung. It is killed then."""
+    """The exit codes of our processes, once they and torchrun's ranks have ended; None if one hung. It is killed."""
     until, codes = time.monotonic() + LIMIT, dict.fromkeys(processes, -1000)
     left = list(processes)
     while (left or any(map(_alive, forks))) and time.monotonic() < until:
@@ -208,7 +223,8 @@ def trial(kind: str, r: random.Random, seconds: float, expected: str) -> tuple[C
 
 
 def _log(folder: Path) -> str:
-    return (folder / "log").read_text()[-4000:]
+    logs = sorted(folder.rglob("*log"), key=lambda path: path.stat().st_mtime)
+    return "".join(path.read_text()[-4000:] for path in logs)[-16000:]
 
 
 def undisturbed(kind: str) -> tuple[float, str]:
@@ -229,6 +245,8 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=KINDS, default=list(KINDS))
     args = parser.parse_args()
     report = Report.begin("kill", args)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell ignores it for what runs in the background.
+    serve()
     lines, bad = [], 0
     for kind in args.only:
         r, hits, wrong, trials = random.Random(f"{args.seed} {kind}"), Counter[str](), 0, 0

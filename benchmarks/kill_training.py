@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -64,6 +67,8 @@ def main() -> None:
     Then it waits for torchrun to let it go. A waiting rank that is killed keeps torchrun waiting for it, without
     end: so it does with ranks that are forks, whatever they have done before.
     """
+    if multiprocessing.parent_process():
+        threading.Thread(target=_follow, daemon=True).start()
     folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
     beside = folder / f"{rank}.tmp"
     beside.write_text(str(os.getpid()))
@@ -75,5 +80,14 @@ def main() -> None:
     (folder / f"ended {rank}").touch()
 
 
+def _follow() -> None:
+    """Interrupts a rank when torchrun is gone, as the system does when torchrun is its parent and no server is."""
+    multiprocessing.parent_process().join()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)  # Else torchrun takes a fork that was interrupted for one that has ended well, and waits on.
