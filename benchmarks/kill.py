@@ -84,7 +84,7 @@ def torchrun(count: int) -> Work:
     """The same under torchrun, whose ranks are forks of our server. It restarts nothing by itself here."""
 
     def work(folder: Path, rank: int) -> None:
-        forkserver._forkserver.ensure_running = lambda: None  # It asks only whether a child of its own is.
+        forkserver._forkserver.ensure_running = lambda: None  # Else it looks among its own children.
         launch = ["--standalone", "--nproc-per-node", str(count), "--start-method", "forkserver"]
         launch += ["--redirects", "3", "--log-dir", str(folder / "logs")]
         torch.distributed.run.main([*launch, "--run-path", kill_training.__file__, str(folder)])
@@ -121,8 +121,8 @@ def _timeless(value: Any) -> Any:
 
 
 def serve() -> None:
-    """Starts the server, for as long as there is this process or one that it forked. Ranks have one thread each."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
+    """Starts the server, if none is there. It stays as long as this process or one that it or the server forked."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}  # As torchrun sets it; as `_fork` does.
     multiprocessing.set_forkserver_preload([
         "benchmarks.environment", "benchmarks.kill_training", "torch._dynamo", "torch.distributed.fsdp",
         "torch.distributed.run", "torch.onnx", "unsaddle.experiments.compare", "unsaddle.experiments.reproduce",
@@ -246,10 +246,11 @@ def main() -> int:
     args = parser.parse_args()
     report = Report.begin("kill", args)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell ignores it for what runs in the background.
-    serve()
     lines, bad = [], 0
     for kind in args.only:
         r, hits, wrong, trials = random.Random(f"{args.seed} {kind}"), Counter[str](), 0, 0
+        if KINDS[kind][2]:
+            serve()
         seconds, expected = undisturbed(kind)
         until = time.monotonic() + 60.0 * args.minutes
         while hits.total() < args.hits and time.monotonic() < until:
