@@ -85,6 +85,7 @@ def torchrun(count: int) -> Work:
 
     def work(folder: Path, rank: int) -> None:
         forkserver._forkserver.ensure_running = lambda: None  # Else it looks among its own children.
+        tempfile.tempdir = str(folder)  # What ranks died of stays there, in files.
         launch = ["--standalone", "--nproc-per-node", str(count), "--start-method", "forkserver"]
         launch += ["--redirects", "3", "--log-dir", str(folder / "logs")]
         torch.distributed.run.main([*launch, "--run-path", kill_training.__file__, str(folder)])
@@ -121,7 +122,10 @@ def _timeless(value: Any) -> Any:
 
 
 def serve() -> None:
-    """Starts the server, if none is there. It stays as long as this process or one that it or the server forked."""
+    """Starts the server, if none is there. It stays as long as this process or one that it or the server forked.
+
+    At the end it is said how many semaphores are left of torchruns that were killed. They are removed then.
+    """
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}  # As torchrun sets it; as `_fork` does.
     multiprocessing.set_forkserver_preload([
         "benchmarks.environment", "benchmarks.kill_training", "torch._dynamo", "torch.distributed.fsdp",
