@@ -144,7 +144,8 @@ def start(kind: str, folder: Path) -> tuple[list[int], list[int]]:
     for path in [*begun, *folder.glob("ended *")]:
         path.unlink(missing_ok=True)
     running = [_fork(work, folder, rank) for rank in range(count)]
-    while not all(path.exists() for path in begun) and _alive(running[0]):
+    until = time.monotonic() + LIMIT
+    while not all(path.exists() for path in begun) and _alive(running[0]) and time.monotonic() < until:
         time.sleep(0.001)
     return running, [int(path.read_text()) for path in begun if path.exists()]
 
