@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unsaddle import Function, is_minimum
 from unsaddle.judgement.gradient_promise import fall_along_gradient, gradient_promise
-from unsaddle.judgement.rest import STEPS
+from unsaddle.measure.rest import STEPS
 
 DOUBLE = torch.float64
 

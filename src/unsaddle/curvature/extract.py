@@ -242,7 +242,10 @@ def run(search: Search, extractor: Extractor) -> tuple[Search, Candidate]:
     return search, candidate
 
 
-EVIDENCE = ("lowest", "history", "deciding", "start", "upper", "survey", "jump", "piece", "asymmetry", "kinks")
+EVIDENCE = (
+    *("lowest", "history", "deciding", "start", "upper", "survey", "jump", "piece", "asymmetry", "kinks"),
+    "small_gradient",
+)
 """What a candidate tells that its result keeps."""
 
 

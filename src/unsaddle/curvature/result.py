@@ -123,6 +123,8 @@ class Candidate:
     """The kinks that x lies on, if the answer is that of the directions along them."""
     gradient_norm: float | None = None
     """If x lies on kinks: the norm of the shortest vector between the gradients on their sides. Else None."""
+    small_gradient: float = math.inf
+    """If the search ended since the gradient leads far, by values: the norm up to which it would not. Else inf."""
     history: tuple[tuple[int, float], ...] = ()
 
 
@@ -191,6 +193,8 @@ class Curvature:
     """The largest difference between two products qᵀ∇²F(x)p and pᵀ∇²F(x)q that should be equal: an observed error."""
     kinks: int = 0
     """The kinks that x lies on, if the answer is that of the directions along them: across them F bends up."""
+    small_gradient: float = math.inf
+    """If the search ended since the gradient leads far, by values: the norm up to which it would not. Else inf."""
     not_finite: str = ""
     """If a model's loss or gradient was NaN or infinite at x itself: which of its tensors, in words."""
     measurements: tuple[Measurement, ...] = ()

@@ -20,8 +20,8 @@ from unsaddle.first_order.premises import ProblemConstants
 from unsaddle.framework.plan import Evidence, weighed
 from unsaddle.judgement.judge import Kind, judge
 from unsaddle.judgement.minimum import SAMPLE_MARGIN
-from unsaddle.judgement.rest import small_gradient
 from unsaddle.judgement.sampling_error import hessian_error, look_again
+from unsaddle.measure.rest import small_gradient
 from unsaddle.options import Options
 from unsaddle.run import Ending, Run, RunEnded
 from unsaddle.theory import extraction

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from unsaddle import vectors
-from unsaddle.judgement.rest import STEPS, approaches
+from unsaddle.measure.rest import STEPS, approaches
 from unsaddle.objective import SampledFunction
 
 NEARER = (1.0, 0.25, 0.0625, 0.015625)

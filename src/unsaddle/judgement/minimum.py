@@ -23,13 +23,13 @@ from unsaddle.judgement.gradient_promise import BETTER_WAY, fall_along_gradient,
 from unsaddle.judgement.half_precision import STAIRCASE, contradicts, ends_within, steps_next_to_x, values_rise
 from unsaddle.judgement.judge import Judgement, Kind, judge, negative_too
 from unsaddle.judgement.measured_gradient import Gradient, measured_gradient
-from unsaddle.judgement.reasons import F_ENDS, KINKS_TURN_UP, VALUES_DO_NOT_FALL
-from unsaddle.judgement.rest import FAR_FROM_REST, small_gradient
+from unsaddle.judgement.reasons import F_ENDS, FAR_FROM_REST, KINKS_TURN_UP, VALUES_DO_NOT_FALL
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError, hessian_error, look_again
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.judgement.watch import watched
 from unsaddle.judgement.zero_hessian import SHAPES, without_hessian
 from unsaddle.measure import batches
+from unsaddle.measure.rest import small_gradient
 from unsaddle.metric.equilibrated import GRADIENTS, equilibrated
 from unsaddle.objective import Objective, SampledFunction, point_of, with_its_ranks
 
@@ -257,6 +257,10 @@ def _contested(
 
     Where that last one objects, as the better way down or for being so soft, ε is what it takes for small.
     """
+    if judgement.kind is Kind.UNDECIDED and found.small_gradient < seen.norm:
+        # The error of the gradient is that of its rounding: what was measured next to x are jumps at kinks.
+        error = min(seen.error, max(0.0, seen.norm - found.small_gradient))
+        return Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), seen._replace(eps=found.small_gradient, error=error), None
     if judgement.kind is Kind.UNDECIDED and found.status in SHAPES and not sampled:
         reason, falls = without_hessian(judgement.reason, found, f, x, generator)
         return Judgement(Kind.UNDECIDED, reason), seen, falls

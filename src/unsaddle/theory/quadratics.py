@@ -21,7 +21,7 @@ def stationary_gradient(*, smoothness: float, x_norm: float) -> float:
     """ε = 1e-3·L1·max(1, ‖x‖), the default for the largest gradient norm that counts as zero at x.
 
     A gradient step of 1/L1 then moves x by at most a thousandth of max(1, ‖x‖). Scaling f scales ε. A gradient that is
-    smaller may lead far along soft directions: `judgement.rest.small_gradient` tells.
+    smaller may lead far along soft directions: `measure.rest.small_gradient` tells.
 
     >>> stationary_gradient(smoothness=2.0, x_norm=10.0)
     0.02

@@ -20,7 +20,7 @@ from unsaddle.curvature.krylov.runs import (
     values_bend_down,
     with_what_is_seen,
 )
-from unsaddle.curvature.krylov.steep import leads_down
+from unsaddle.curvature.krylov.steep import leads_down, leads_far
 from unsaddle.curvature.krylov.surroundings import SURVEY_GRADIENTS, allows, surveyed
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
@@ -70,6 +70,7 @@ def careful_search(search: Search) -> Candidate:
     seen = kept or failed
     if may_end and seen is not None and leads_down(search, seen.scale.smoothness):
         return kept or _undecided(search, seen, attempts)
+    may_lead_far = may_end and not around.has_memory
     while attempts.left:
         attempt = opened(search, attempts.left.pop(0))
         if attempt is None:
@@ -96,6 +97,10 @@ def careful_search(search: Search) -> Candidate:
             attempts.learn(failed)
         if may_end and leads_down(search, (kept or candidate).scale.smoothness):
             return kept or _undecided(search, candidate, attempts)
+        if may_lead_far and failed is not None and failed.claimed is None:
+            may_lead_far, small = False, leads_far(search, around)
+            if small < math.inf:
+                return replace(failed, vector=None, status=Status.NOT_CONFIRMED, small_gradient=small)
     if kept is not None:
         return kept
     assert failed is not None

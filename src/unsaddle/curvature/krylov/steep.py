@@ -1,10 +1,16 @@
-"""Whether the gradient at x clearly leads down, so that a verdict needs no search among kinks."""
+"""Whether the gradient at x clearly leads down, or far, so that a verdict needs no search among kinks."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.search import Search
+from unsaddle.measure.noise import GRADIENT_ROUNDINGS
+from unsaddle.measure.rest import MUCH, small_gradient
+from unsaddle.measure.survey import Survey
 from unsaddle.measure.values import VALUE_ROUNDING
 from unsaddle.theory.quadratics import stationary_gradient
 
@@ -17,6 +23,17 @@ LENGTH = 1e-3
 HALF = 0.5
 """F has to fall by this share of what the gradient promises over that length. With a curvature of L1 along it, it falls
 by more; across a kink that x lies beside, F rises."""
+
+OVER_KINKS = 3e-3
+"""Differences of gradients over this share of ‖x‖ see how f bends beyond its nearest kinks. In trained networks of
+convolutions, with ReLU and max-pooling, products are most symmetric at 1e-3 to 3e-3, in float32 and in float64."""
+
+DOWN, NEAREST = (1e-4, 3e-4, 1e-3, 3e-3), 3e-5
+"""Shares of max(1, ‖x‖) at which f is asked for along its gradient; nearer ones do not count. Networks with batch norm
+are so narrow that half of their loss may lie within the second."""
+
+REST_GRADIENTS = 21
+"""Gradients that `leads_far` takes, at most."""
 
 
 def leads_down(search: Search, smoothness: float) -> bool:
@@ -31,5 +48,48 @@ def leads_down(search: Search, smoothness: float) -> bool:
         return False
     length = LENGTH * max(1.0, f_hat.x_norm)
     fall = f_hat.value0 - float(f_hat.f.value(torch.sub(f_hat.x, f_hat.grad0, alpha=length / slope)))
-    rounding = VALUE_ROUNDING * torch.finfo(f_hat.x.dtype).eps * abs(f_hat.value0)
-    return fall - rounding >= HALF * length * slope
+    return fall - _value_rounding(f_hat) >= HALF * length * slope
+
+
+def leads_far(search: Search, around: Survey) -> float:
+    """The norm from which on a gradient leads far, or far down, if ∇f(x) is longer; else inf. Values decide.
+
+    f falls by `MUCH` of itself along −∇f(x), or the way to rest is long, beyond the nearest kinks (`measure/rest.py`).
+    Either way no curvature at x is needed, which kinks may hide. Jumps at kinks are no error of ∇f(x), other noise is.
+    L1, which bounds the rounding of ∇f(x), is up to √d times the product along a random direction.
+    """
+    f_hat, norm = search.f_hat, search.f_hat.grad_norm
+    largest = math.sqrt(search.dimension) * around.curvature
+    rounding = torch.finfo(f_hat.x.dtype).eps * (norm + largest * f_hat.x_norm)
+    rounding = GRADIENT_ROUNDINGS * max(rounding, 0.0 if around.jumps else around.noise)
+    if not search.affords(REST_GRADIENTS) or norm <= rounding:
+        return math.inf
+    small = _falls_much(f_hat)
+    if small == math.inf:
+        radius = OVER_KINKS * (f_hat.x_norm or 1.0)
+        small = small_gradient(f_hat.f, f_hat.x, radius=radius, eps=norm, error=rounding)
+    if not small < norm - rounding:
+        return math.inf
+    again = float(f_hat.f.value(f_hat.x))  # That of a solver which starts where it ended may have fallen by itself.
+    return small if abs(again - f_hat.value0) <= _value_rounding(f_hat) else math.inf
+
+
+def _value_rounding(f_hat: DisplacedFunction) -> float:
+    return VALUE_ROUNDING * torch.finfo(f_hat.x.dtype).eps * abs(f_hat.value0)
+
+
+def _falls_much(f_hat: DisplacedFunction) -> float:
+    """The norm at which f would fall by `MUCH` no farther than `NEAREST` away; inf if it does not fall by that.
+
+    On the opposite side f may not fall by half as much: there a kink or curvature would make the fall. Six values.
+    """
+
+    def fall(share: float) -> float:
+        length = share * max(1.0, f_hat.x_norm) / f_hat.grad_norm
+        return f_hat.value0 - float(f_hat.f.value(torch.sub(f_hat.x, f_hat.grad0, alpha=length)))
+
+    for share in DOWN:
+        fallen = fall(share)
+        if fallen > max(_value_rounding(f_hat), MUCH * abs(f_hat.value0)) and fall(-share) < fallen / 2.0:
+            return f_hat.grad_norm * NEAREST / share
+    return math.inf

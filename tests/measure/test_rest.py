@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from unsaddle import Function, ModelObjective, is_minimum, minimize
 from unsaddle.cost import Ledger
-from unsaddle.judgement.rest import FAR, NEAR, STEPS, approaches, small_gradient
+from unsaddle.measure.rest import FAR, NEAR, STEPS, approaches, small_gradient
 
 DOUBLE = torch.float64
 

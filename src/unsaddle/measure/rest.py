@@ -33,14 +33,12 @@ SHARES = (1.0, 0.5)
 CONFIRMED = 0.25
 """A fall is confirmed if values show this share of what the quadratic promises."""
 
+OPPOSITE = 0.5
+"""Nor may F fall by more than this share of it on the way back: then curvature makes the fall, not the gradient."""
+
 FARTHER = (4.0, 16.0)
 """Lengths in units of the distance to the lowest point of the quadratic. At the first, a quadratic is higher than at x.
 At the second, xᵏ is, for k up to 8."""
-
-FAR_FROM_REST = (
-    "The gradient is small beside the highest curvature, but it leads far: F is soft along it, or flattens out, and is "
-    "lower far away. Follow the gradient, or pass eps."
-)
 
 
 class Approach(NamedTuple):
@@ -92,8 +90,8 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
     A stiff direction makes every gradient look small beside L1. It may lead far down all the same, along directions
     that are soft. So the quadratic that f is like next to x is followed down, by conjugate gradients. If that leads
     farther than `FAR`, and values confirm the fall, or farther than `NEAR`, and the fall is `MUCH`, the gradient is not
-    small. Nor is it where f flattens out, as a
-    logarithm does: if values farther along the first step fall by more than a quadratic can.
+    small. Nor is it where f flattens out, as a logarithm does: if values farther along the first step fall by more than
+    a quadratic can.
 
     Args:
         f: the function.
@@ -117,6 +115,11 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
 
     def falls_by(step: Tensor, share: float) -> float:
         return here - float(f.value(torch.add(x, step, alpha=share)))
+
+    def confirms(step: Tensor, share: float, promised: float) -> bool:
+        fall = falls_by(step, share)
+        falls = fall > max(rounding, CONFIRMED * share * promised)
+        return falls and not falls_by(step, -share) > OPPOSITE * fall
 
     def flattens_out(at: Approach) -> bool:
         return all(falls_by(at.step, times) > at.fall + rounding for times in FARTHER)
@@ -144,8 +147,7 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
     if before.rest <= error:
         return unless_it_falls_much(before)
     step, promised = _up_to(before, far)
-    falls = ((share, falls_by(step, share)) for share in SHARES)
-    if not any(fall > max(rounding, CONFIRMED * share * promised) for share, fall in falls):
+    if not any(confirms(step, share, promised) for share in SHARES):
         return unless_it_falls_much(before)
     return norm * (far / length if math.isfinite(length) else 0.5)
 
