@@ -241,6 +241,9 @@ class Curvature:
                 f" Kinks, as of ReLU, are next to x: this holds for the piece of F between them, "
                 f"within {self.piece:.1g} of x."
             )
+        among = self.survey is not None and self.survey.jumps
+        if self.direction is None and self.status is Status.NOTHING_FOUND and among:
+            return f" This holds over a distance of {self.radius:.1g}: nearer to x are kinks, as of ReLU, or noise."
         if self.direction is None or self.jump <= SMALL_JUMP * abs(self.curvature) * self.measurements[0].radius:
             return ""
         return (

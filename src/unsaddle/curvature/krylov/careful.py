@@ -9,6 +9,7 @@ import torch
 
 from unsaddle.curvature.krylov.attempts import STEPS, Attempt, Attempts, opened
 from unsaddle.curvature.krylov.certificate import KrylovCandidate
+from unsaddle.curvature.krylov.over_kinks import search_over_kinks
 from unsaddle.curvature.krylov.piece import search_in_piece
 from unsaddle.curvature.krylov.quadratic import CHECK_GRADIENTS, checked
 from unsaddle.curvature.krylov.runs import (
@@ -104,8 +105,10 @@ def careful_search(search: Search) -> Candidate:
     if kept is not None:
         return kept
     assert failed is not None
-    inside = search_in_piece(search, failed, around) if radius_is_open else None
-    return _undecided(search, failed, attempts) if inside is None else inside
+    found = search_in_piece(search, failed, around) if radius_is_open else None
+    if found is None and radius_is_open and search.question.seen_counts:
+        found = search_over_kinks(search, failed, around)
+    return _undecided(search, failed, attempts) if found is None else found
 
 
 def _same_size(kept: KrylovCandidate, candidate: KrylovCandidate) -> bool:
