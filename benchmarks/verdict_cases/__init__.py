@@ -37,6 +37,7 @@ from benchmarks.verdict_cases.landscape import (
 )
 from benchmarks.verdict_cases.memory import memory, rough
 from benchmarks.verdict_cases.published import published
+from benchmarks.verdict_cases.trained_conv import trained_conv
 from benchmarks.verdict_cases.trained_relu import trained_relu
 from benchmarks.verdict_cases.trained_smooth import trained_smooth
 from benchmarks.verdict_cases.valleys import valleys
@@ -62,6 +63,7 @@ FAMILIES: dict[str, Callable[[int, str], Case]] = {
     "kinks at x": kinks_at_x,
     "trained ReLU": trained_relu,
     "trained smooth": trained_smooth,
+    "trained conv": trained_conv,
     "memory": memory,
     "rough gradients": rough,
     "soft beside stiff": soft_beside_stiff,
