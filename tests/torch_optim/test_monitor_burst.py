@@ -21,6 +21,14 @@ def test_noise_is_that_of_single_batches():
     assert noise.deviation == pytest.approx(0.1, rel=0.35)
 
 
+def test_noise_of_earlier_steps_counts_only_where_there_is_little_of_the_present():
+    early = Noise().after([10.0, 30.0, 2.0])
+    (late,) = bursts(0.1, 2, 1)
+    assert early.after(late).terms == 1 + 2
+    (late,) = bursts(0.1, 10, 1)
+    assert early.after(late) == Noise().after(late)
+
+
 def test_the_error_holds_as_often_as_stated_and_the_size_is_what_it_takes():
     """One-sided, at 0.95: of 400 bursts, at least 367 hold (binomial, three standard errors)."""
     noise = Noise(0.15**2, 100)

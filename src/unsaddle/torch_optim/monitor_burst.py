@@ -41,7 +41,7 @@ NEGLIGIBLE = 2e-3
 """p is left out if ‖p‖² is at most this share of q²: it would change λ_max by about as much."""
 
 MEMORY = 5
-"""Differences of earlier batches that count beside those of a burst: the noise changes along training."""
+"""Differences of earlier batches complete those of a burst up to so many: the noise changes along training."""
 
 CONFIDENCE = 0.95
 """Of the error, one-sided."""
@@ -74,7 +74,7 @@ class Noise(NamedTuple):
         level, more = statistics.fmean(burst) if burst else 0.0, len(burst) - 1
         if not (more > 0 and level > 0.0):
             return self
-        kept, seen = min(self.terms, MEMORY), statistics.variance(burst) / level**2
+        kept, seen = min(self.terms, max(0, MEMORY - more)), statistics.variance(burst) / level**2
         return Noise((kept * self.variance + more * seen) / (kept + more), kept + more)
 
     @property
