@@ -45,8 +45,8 @@ then that of a few rows: it changes by half between batches of 512, and there is
 CASES = {
     "GPT-2, SGD": ("GPT-2", lambda p: torch.optim.SGD(p, lr=0.1), 2400),
     "GPT-2, AdamW": ("GPT-2", lambda p: torch.optim.AdamW(p, lr=1e-3), 2400),
-    "conv net, SGD": ("conv, GELU", lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9), 6000),
-    "conv net, AdamW": ("conv, GELU", lambda p: torch.optim.AdamW(p, lr=1e-3), 6000),
+    "conv net, SGD": ("conv, GELU", lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9), 9000),
+    "conv net, AdamW": ("conv, GELU", lambda p: torch.optim.AdamW(p, lr=1e-3), 9000),
 }
 """The network, its optimizer, and steps of training."""
 
@@ -65,6 +65,8 @@ class Training:
     monitor: CurvatureMonitor | None
     seconds: float = 0.0
     steps: int = 0
+    left: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    """Rows that this epoch has not had yet."""
     points: dict[int, tuple[list[torch.Tensor], torch.Tensor | None]] = field(default_factory=dict)
     """Parameters and S before the last steps at which the monitor may have looked, by step."""
 
@@ -80,7 +82,10 @@ class Training:
         self.steps += steps
 
     def _step(self) -> None:
-        chosen = torch.randint(len(self.network.rows[0]), (BATCH,), generator=self.generator)
+        """The next rows of an epoch, as a DataLoader with shuffle=True and drop_last=True has them."""
+        if len(self.left) < BATCH:
+            self.left = torch.randperm(len(self.network.rows[0]), generator=self.generator)
+        chosen, self.left = self.left[:BATCH], self.left[BATCH:]
         batch = tuple(part[chosen] for part in self.network.rows)
 
         def closure() -> torch.Tensor:
@@ -240,7 +245,7 @@ def _draw(edges: list[Edge], left: Any, right: Any) -> None:
 
 def main() -> int:
     parser = options(__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=6000, help="of training, at most")
+    parser.add_argument("--steps", type=int, default=9000, help="of training, at most")
     parser.add_argument("--after", type=int, default=600, metavar="STEP", help="compare rows from this step on")
     parser.add_argument("--only", nargs="*", default=list(CASES), metavar="PART", help="cases with this in their name")
     parser.add_argument("--figure", type=Path, default=None, metavar="FILE", help="draw the edge of stability")

@@ -243,7 +243,7 @@ def test_the_monitor_in_hugging_face_s_trainer(tmp_path, early):
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path),
         per_device_train_batch_size=64,
-        num_train_epochs=15,
+        num_train_epochs=20,
         report_to=[],
         use_cpu=True,
         save_strategy="no",

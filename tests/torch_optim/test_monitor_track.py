@@ -6,7 +6,7 @@ from torch import nn
 
 from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim.closure import ClosureObjective
-from unsaddle.torch_optim.monitor_burst import FEWEST
+from unsaddle.torch_optim.monitor_burst import FEWEST, TURNED
 from unsaddle.torch_optim.monitor_track import FEWEST_STEPS, MOST_STEPS, SEARCH_GRADIENTS, Track, measure, search
 
 D = 40
@@ -39,7 +39,8 @@ def look(track, x, number, *, both_ends=False, sizes=None, noise=0.5, spectrum=S
 def test_a_search_sees_both_ends_and_stays_within_its_gradients():
     x, track = nn.Parameter(torch.ones(D, dtype=torch.float64)), Track()
     search(track, batch(x), None, None, 0, both_ends=True)
-    assert (track.lowest_seen[0], track.searched) == pytest.approx((-3.0, 10.0), rel=1e-2)
+    assert track.lowest_seen[0] == pytest.approx(-3.0, rel=1e-2)
+    assert abs(float(track.highest[-1])) == pytest.approx(1.0, rel=1e-4)
     assert track.searching <= SEARCH_GRADIENTS
     assert torch.equal(x.detach(), torch.ones(D, dtype=torch.float64))
 
@@ -53,6 +54,35 @@ def test_a_burst_measures_both_ends_of_shs(scaled):
     assert track.sharpness[0] == pytest.approx(float(true.max()), rel=0.1)
     assert track.lowest_seen[0] == pytest.approx(float(true.min()), abs=1.5)
     assert abs(track.sharpness[0] - float(true.max())) <= track.sharpness[1]
+
+
+def test_a_burst_turns_its_direction_measures_it_and_then_what_lies_beside_it():
+    """Batches with noise off the diagonal: their own eigenvectors lack a part of the highest one."""
+    x, track = nn.Parameter(torch.ones(D, dtype=torch.float64)), Track()
+
+    def mixed(seed):
+        noise = torch.randn(D, D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        own = torch.diag(SPECTRUM) + 0.3 * (noise + noise.T)
+
+        def closure():
+            x.grad = None
+            loss = 0.5 * (x @ own @ x)
+            loss.backward()
+            return loss
+
+        return ClosureObjective(closure, FlatParameters([x]))
+
+    search(track, mixed(0), None, None, 0, both_ends=True)
+    found, asides, count = track.highest, 0, 0
+    while track.origin is not None:
+        count += 1
+        asides += track.aside is not None
+        measure(track, mixed(count + 10))
+    turned = track.highest
+    assert (asides, count) == (1, TURNED + track.noise.size + 1)
+    assert abs(float(turned[-1])) > abs(float(found[-1]))
+    assert track.spent == 2 * count
+    assert track.sharpness[0] == pytest.approx(10.0, abs=track.sharpness[1])
 
 
 def test_lambda_max_is_that_of_the_point_of_the_search_however_far_training_goes():

@@ -30,7 +30,7 @@ FIRST = 10
 SEARCHING = 0.2
 """The share of the budget that searches may take; the rest is for measurements."""
 
-EACH = 1.75
+EACH = 1.4
 """An evaluation counts as so many gradients, so that the time stays within the budget, too: replaying and putting back
 take time, most for a network whose gradient takes 2 ms (`benchmarks.monitor`)."""
 
@@ -228,7 +228,7 @@ class CurvatureMonitor:
         if track.deep == 0:
             return track.steps > FIRST
         allowed = SEARCHING * self.max_overhead * track.trained
-        return EACH * (track.searching + track.next_search) <= allowed
+        return track.steps % self.every == 0 and EACH * (track.searching + track.next_search) <= allowed
 
     def _burst_due(self, *, known: bool) -> bool:
         """Whether to measure λ_max. All of it is paid for before it begins."""

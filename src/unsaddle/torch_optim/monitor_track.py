@@ -1,11 +1,13 @@
 """The work of `CurvatureMonitor`: a Krylov search on one batch, and measurements of what it found on fresh batches.
 
-    search on a batch B at x        u with the highest eigenvalue λ_B of S∇²f_B(x)S; now and then the lowest one, too
+    search on a batch B at x        u, the highest eigenvector of S∇²f_B(x)S; now and then the lowest one, too
     on the batches of later steps   h = S(∇f_B(x + rSu) − ∇f_B(x − rSu))/(2r),  q = uᵀh, at the same x
+    after the first few             u ← the mean of their h, normalised
+    on the last one                 the same along p, what the mean of all h has beside u
 
 Training moves on meanwhile, but x and S stay those of the search. In a transformer at its edge of stability, the
 eigenvector of λ_max is another one after each training step (overlap 0.1 to 0.3), so that no u can follow it.
-`monitor_burst` makes λ_max of λ_B and the q.
+`monitor_burst` makes λ_max of the q, of p and of the curvature along it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from unsaddle.spectrum.hessian import hessian_at
 from unsaddle.torch_optim import online, policy
 from unsaddle.torch_optim.batch import DrawnBatch
 from unsaddle.torch_optim.closure import ClosureObjective
-from unsaddle.torch_optim.monitor_burst import Noise, across, highest
+from unsaddle.torch_optim.monitor_burst import TURNED, Noise, across, highest, is_seen
 
 SEARCH_STEPS = 20
 """Products of a search for both ends: they are then known to some per cent, as far as one batch tells."""
@@ -85,16 +87,20 @@ class Track:
     """S of the search; None for ones."""
     began: int = 0
     """The step of the search."""
-    searched: float = math.nan
-    """λ_B."""
     burst: list[float] = field(default_factory=list)
     """Curvatures along u, on fresh batches."""
     squares: list[float] = field(default_factory=list)
     """‖h‖² of each."""
     total: Tensor | None = None
     """Σh."""
+    aside: Tensor | None = None
+    """p, normalised, while a batch measures it."""
+    beside: float = 0.0
+    """‖p‖²."""
     low_burst: list[float] = field(default_factory=list)
     """Curvatures along the lowest direction."""
+    alone: bool = False
+    """Whether u is that of the search, of one batch."""
     noise: Noise = field(default_factory=Noise)
     sharpness: tuple[float, float] = (math.nan, math.nan)
     """λ_max and its error."""
@@ -131,8 +137,8 @@ class Track:
 
     def end(self) -> None:
         """Ends a burst."""
-        self.origin = self.sizes = self.lowest = self.total = None
-        self.burst, self.squares, self.low_burst = [], [], []
+        self.origin = self.sizes = self.lowest = self.total = self.aside = None
+        self.burst, self.squares, self.low_burst, self.beside = [], [], [], 0.0
 
     @property
     def next_search(self) -> int:
@@ -142,7 +148,8 @@ class Track:
     def next_burst(self, *, known: bool) -> int:
         """Gradients that the next burst takes, about; `known`: whether that at x is there already."""
         steps = (FEWEST_STEPS + MOST_STEPS) // 2
-        return (2 * steps if self.high_probe[1] else steps + (not known)) + 2 * self.noise.size
+        fresh = self.noise.size + 1 + (0 if self.noise.agree else TURNED)
+        return (2 * steps if self.high_probe[1] else steps + (not known)) + 2 * fresh
 
 
 def search(
@@ -180,11 +187,11 @@ def search(
         batch.parameters.forget()
     if found is None:
         return
-    track.searched, track.highest = float(found.projection.values[-1]), found.vector(-1)
+    track.highest = found.vector(-1)
     if both_ends:
         track.lowest, track.lowest_seen = found.vector(0), (float(found.projection.values[0]), math.nan)
         track.lowest_at = track.steps
-    track.origin, track.sizes, track.began = origin, sizes, track.steps
+    track.origin, track.sizes, track.began, track.alone = origin, sizes, track.steps, not track.noise.agree
 
 
 def _both_ends(
@@ -258,10 +265,11 @@ def _grown(
 
 def measure(track: Track, batch: Batch) -> None:
     """Measures what the search found on a fresh batch, at the x of the search: two gradients for each direction."""
-    assert track.highest is not None
+    along = track.highest if track.aside is None else track.aside
+    assert along is not None
     f, taken = batch.sample(), batch.evaluations
     try:
-        high = _look(track, f, track.highest, track.high_probe[0])
+        high = _look(track, f, along, track.high_probe[0])
         track.spent, taken = track.spent + batch.evaluations - taken, batch.evaluations
         low = None if track.lowest is None else _look(track, f, track.lowest, track.low_probe[0]).curvature
         track.searching += batch.evaluations - taken
@@ -270,17 +278,37 @@ def measure(track: Track, batch: Batch) -> None:
     if not math.isfinite(high.size + (low or 0.0)):
         track.end()
         return
+    track.low_burst += [] if low is None else [low]
+    if track.aside is not None:
+        _tell(track, high.curvature)
+        return
     track.burst.append(high.curvature)
     track.squares.append(high.size**2)
     track.total = high.product if track.total is None else track.total.add_(high.product)
-    track.low_burst += [] if low is None else [low]
-    noise = track.noise.after([track.searched, *track.burst])
+    noise, total = track.noise.after(track.burst), sum(track.burst)
+    if track.alone:
+        if len(track.burst) < TURNED:
+            return
+        track.alone = False
+        if not noise.agree and total > 0.0:
+            track.noise, track.highest = noise, track.total.div_(vectors.norm(track.total))
+            track.burst, track.squares, track.total = [], [], None
+            return
     if len(track.burst) < noise.size:
         return
-    along = across(sum(track.burst) ** 2, [q * q for q in track.burst])
-    beside = across(vectors.norm(track.total) ** 2, track.squares) - along
-    track.sharpness = highest(track.searched, track.burst, beside, noise)
-    track.noise, track.batches = noise, len(track.burst) + 1
+    squares = [q * q for q in track.burst]
+    track.noise, track.beside = noise, across(vectors.norm(track.total) ** 2, track.squares) - across(total**2, squares)
+    if is_seen(total / len(track.burst), track.beside):
+        track.aside, track.total = track.total.sub_(along, alpha=total), None
+        track.aside.div_(vectors.norm(track.aside))
+    else:
+        _tell(track, None)
+
+
+def _tell(track: Track, aside: float | None) -> None:
+    """Ends a burst with its λ_max. `aside`: the curvature along p, if that was measured."""
+    track.sharpness = highest(track.burst, track.beside, aside, track.noise)
+    track.batches = 1 + track.steps - track.began
     if track.low_burst:
         track.lowest_seen = policy.interval(track.low_burst)
     track.measured_at, track.fresh = track.began, True
