@@ -2,8 +2,8 @@
 norm. Kinks lie nearer to such points than the rounding of float32.
 
 No Hessian tells the truth over so many kinks. It is told by steepest descent in float64, every step of which lowers F:
-"not stationary" is right if that falls by half a per cent of F, and a minimum is false if it falls by twice that. A saddle
-is right if F is lower along its direction.
+"not stationary" is right if that falls by half a per cent of F, and a minimum is false if it falls by twice that. A
+saddle is right if F is lower along its direction.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ROWS, DECAY, WIDTHS = 300, 1e-3, (8, 16)
 KINDS = tuple(product((nn.ReLU, nn.GELU), (nn.MaxPool2d, nn.AvgPool2d), (True, False), (50, 200, 400), ("adam", "sgd")))
 """Activation, pooling, batch norm or none, steps of training, and by what."""
 
-DESCENT, HALVINGS = 60, 20
-"""Steps of the descent, and how often one is halved until F is lower."""
+DESCENT, HALVINGS = 400, 20
+"""Steps of the descent, at most, and how often one is halved until F is lower."""
 
 FALLS = 0.005
 
@@ -89,6 +89,8 @@ def _fall(index: int) -> float:
         else:
             break
         x, here = x - length * way, value
+        if first - here > 2.0 * FALLS * first:
+            break
     return (first - here) / first
 
 
