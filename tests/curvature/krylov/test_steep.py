@@ -94,7 +94,7 @@ def test_a_network_that_has_nearly_come_to_rest_among_kinks_is_not_stationary(no
     assert loss(model, data.tensors).item() < 0.99 * before
     assert verdict.kind == "not stationary"
     assert verdict.gradient_norm - verdict.gradient_error >= verdict.eps
-    assert verdict.cost.gradients <= 120
+    assert verdict.cost.gradients <= 160
 
 
 def led(f: Function, x: torch.Tensor) -> tuple[float, float, int]:

@@ -155,6 +155,11 @@ class Attempts:
         """Leaves those attempts only that stay between the kinks next to x."""
         self.left = [attempt for attempt in self.left if attempt.between_kinks]
 
+    @property
+    def are_between_kinks(self) -> bool:
+        """Whether one that is left stays between kinks."""
+        return any(attempt.between_kinks for attempt in self.left)
+
     def too_coarse(self, gamma: float) -> bool:
         """Whether rounding hides γ at every radius."""
         return self._coarse.wanted_radius(gamma) > self._farthest

@@ -73,6 +73,10 @@ def careful_search(search: Search) -> Candidate:
         return kept or _undecided(search, seen, attempts)
     may_lead_far = may_end and not around.has_memory
     while attempts.left:
+        if may_lead_far and failed is not None and failed.claimed is None and not attempts.are_between_kinks:
+            may_lead_far, small = False, leads_far(search, around)
+            if small < math.inf:
+                return replace(failed, vector=None, status=Status.NOT_CONFIRMED, small_gradient=small)
         attempt = opened(search, attempts.left.pop(0))
         if attempt is None:
             continue
@@ -98,10 +102,6 @@ def careful_search(search: Search) -> Candidate:
             attempts.learn(failed)
         if may_end and leads_down(search, (kept or candidate).scale.smoothness):
             return kept or _undecided(search, candidate, attempts)
-        if may_lead_far and failed is not None and failed.claimed is None:
-            may_lead_far, small = False, leads_far(search, around)
-            if small < math.inf:
-                return replace(failed, vector=None, status=Status.NOT_CONFIRMED, small_gradient=small)
     if kept is not None:
         return kept
     assert failed is not None
