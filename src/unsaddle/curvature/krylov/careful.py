@@ -106,7 +106,7 @@ def careful_search(search: Search) -> Candidate:
         return kept
     assert failed is not None
     found = search_in_piece(search, failed, around) if radius_is_open else None
-    if found is None and radius_is_open and search.question.seen_counts:
+    if found is None and radius_is_open and search.question.seen_counts and not search.sampled:
         found = search_over_kinks(search, failed, around)
     return _undecided(search, failed, attempts) if found is None else found
 
