@@ -80,7 +80,7 @@ def is_minimum(
         x: the point. It may be left out for an objective that has a `point` of its own.
         eps: gradients up to this norm count as zero. By default 1e-3·L1·max(1, ‖x‖); less if following the
             gradient leads farther than max(1, ‖x‖)/10, or than a tenth of that and down by 1 % of F, as on the floor of
-            a soft valley.
+            a soft valley. Where kinks hide the curvature, a fall of F by 1 % along its gradient is enough.
         gamma: γ; a minimum may have curvatures down to −γ. By default a hundredth of L1.
         delta: δ, the probability of a wrong verdict.
         samples: |S|. None means all samples, or 1024 of a stream.
