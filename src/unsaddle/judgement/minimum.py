@@ -23,7 +23,7 @@ from unsaddle.judgement.gradient_promise import BETTER_WAY, fall_along_gradient,
 from unsaddle.judgement.half_precision import STAIRCASE, contradicts, ends_within, steps_next_to_x, values_rise
 from unsaddle.judgement.judge import Judgement, Kind, judge, negative_too
 from unsaddle.judgement.measured_gradient import Gradient, measured_gradient
-from unsaddle.judgement.reasons import F_ENDS, FAR_FROM_REST, KINKS_TURN_UP, VALUES_DO_NOT_FALL
+from unsaddle.judgement.reasons import DOWN_AMONG_KINKS, F_ENDS, FAR_FROM_REST, KINKS_TURN_UP, VALUES_DO_NOT_FALL
 from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError, hessian_error, look_again
 from unsaddle.judgement.verdict import Verdict, assembled
 from unsaddle.judgement.watch import watched
@@ -258,9 +258,9 @@ def _contested(
     Where that last one objects, as the better way down or for being so soft, ε is what it takes for small.
     """
     if judgement.kind is Kind.UNDECIDED and found.small_gradient < seen.norm:
-        # The error of the gradient is that of its rounding: what was measured next to x are jumps at kinks.
-        error = min(seen.error, max(0.0, seen.norm - found.small_gradient))
-        return Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), seen._replace(eps=found.small_gradient, error=error), None
+        # What was measured as noise are jumps at kinks. The rounding of the gradient is below this (`leads_far`).
+        small, error = found.small_gradient, min(seen.error, seen.norm - found.small_gradient)
+        return Judgement(Kind.NOT_STATIONARY, DOWN_AMONG_KINKS), seen._replace(eps=small, error=error), None
     if judgement.kind is Kind.UNDECIDED and found.status in SHAPES and not sampled:
         reason, falls = without_hessian(judgement.reason, found, f, x, generator)
         return Judgement(Kind.UNDECIDED, reason), seen, falls

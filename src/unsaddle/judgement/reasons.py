@@ -66,6 +66,10 @@ FAR_FROM_REST = (
     "The gradient is small beside the highest curvature, but it leads far: F is soft along it, or flattens out, and is "
     "lower far away. Follow the gradient, or pass eps."
 )
+DOWN_AMONG_KINKS = (
+    "Kinks next to x, as of ReLU, or noise hide the curvature, but values tell that the gradient leads down. Follow "
+    "the gradient, or pass eps."
+)
 VALUES_DO_NOT_FALL = (
     "Gradients show negative curvature along a direction, but no value along it is lower than F(x): the gradient is "
     "not that of F, or rounding hides the fall. Check the gradient, or compute in float64 and pass x again."

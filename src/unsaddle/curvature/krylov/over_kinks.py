@@ -59,7 +59,7 @@ def search_over_kinks(search: Search, failed: KrylovCandidate, around: Survey) -
     found = replace(found, survey=around, jump=max(failed.jump, found.asymmetry * radius))
     if found.status is Status.NOTHING_FOUND:
         bends_up = min(at, far) > -found.scale.gamma / 2.0
-        return replace(found, upper=max(at, far)) if bends_up and min(rises) > 0.0 else None
+        return replace(found, upper=max(at, far)) if bends_up and all(rise > 0.0 for rise in rises) else None
     seen = Measurement(
         curvature=at,
         error=max(abs(near - at), abs(far - at)),
@@ -68,7 +68,7 @@ def search_over_kinks(search: Search, failed: KrylovCandidate, around: Survey) -
         fresh=False,
         uneven=found.jump,
     )
-    falls = min(rises) < 0.0 and max(near, at, far) < 0.0
+    falls = any(rise < 0.0 for rise in rises) and max(near, at, far) < 0.0
     return replace(found, vector=v, measured=seen, bound=math.inf) if falls and seen.is_negative else None
 
 
