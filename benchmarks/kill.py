@@ -7,8 +7,8 @@ from what is on the disk, and so on, until it has come to its end. Rows, without
 bit for bit. On ranks, those that were not hit must end by themselves.
 
 torch is imported twice: a run is a fork of this process, which takes no gradient itself, and the ranks of torchrun are
-forks of a server, which has one thread. torchrun has four when it starts ranks: of a thousand starts with forks of
-torchrun, one or two stood still, in a lock of the resolver that another thread had held.
+forks of a server, which has one thread. torchrun has four when it starts ranks: now and then, forks of torchrun
+stand still, in a lock of the resolver that another thread has held.
 """
 
 from __future__ import annotations

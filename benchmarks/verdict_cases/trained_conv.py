@@ -3,7 +3,7 @@ norm. Kinks lie nearer to such points than the rounding of float32.
 
 No Hessian tells the truth over so many kinks. It is told by steepest descent in float64, every step of which lowers F:
 "not stationary" is right if that falls by half a per cent of F, and a minimum is false if it falls by twice that. A
-saddle is right if F is lower along its direction.
+saddle is right if F in float64 is lower at the verdict's point along its direction.
 """
 
 from __future__ import annotations
@@ -108,7 +108,11 @@ def trained_conv(index: int, precision: str) -> Case:
             return "right" if fall > FALLS else "false not stationary"
         if verdict.kind == "minimum":
             return "right" if fall <= 2.0 * FALLS else "false minimum"
-        return "right" if verdict.drop > 0.0 else "false saddle"
+        assert verdict.direction is not None
+        exact = _objective(copy.deepcopy(model).double(), (rows[0].double(), rows[1]))
+        f, at = exact.sample(), exact.point
+        end = torch.add(at, verdict.direction.double(), alpha=verdict.length)
+        return "right" if float(f.value(end)) < float(f.value(at)) else "false saddle"
 
     return Case(
         objective=objective,

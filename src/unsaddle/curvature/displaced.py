@@ -33,6 +33,11 @@ class DisplacedFunction:
         """Whether f(x), ∇f(x) and x are finite."""
         return math.isfinite(self.value0) and math.isfinite(self.grad_norm) and math.isfinite(self.x_norm)
 
+    @property
+    def value_rounding(self) -> float:
+        """The rounding of f(x), and of values near it."""
+        return VALUE_ROUNDING * torch.finfo(self.x.dtype).eps * abs(self.value0)
+
     def grad(self, u: Tensor) -> Tensor:
         """∇f̂(u) = ∇f(x+u) − ∇f(x), in a new vector."""
         return self.f.grad_at_sum(self.x, u) - self.grad0

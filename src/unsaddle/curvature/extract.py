@@ -243,7 +243,16 @@ def run(search: Search, extractor: Extractor) -> tuple[Search, Candidate]:
 
 
 EVIDENCE = (
-    *("lowest", "history", "deciding", "start", "upper", "survey", "jump", "piece", "asymmetry", "kinks"),
+    "lowest",
+    "history",
+    "deciding",
+    "start",
+    "upper",
+    "survey",
+    "jump",
+    "piece",
+    "asymmetry",
+    "kinks",
     "small_gradient",
 )
 """What a candidate tells that its result keeps."""

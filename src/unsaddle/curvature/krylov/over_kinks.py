@@ -21,7 +21,6 @@ from unsaddle.curvature.result import Status
 from unsaddle.curvature.search import Search
 from unsaddle.measure.direction import Measurement, symmetric_difference
 from unsaddle.measure.survey import Survey
-from unsaddle.measure.values import VALUE_ROUNDING
 
 STEPS = 2 * STEPS_BETWEEN_KINKS
 """The most steps of the search, of two gradients each."""
@@ -74,7 +73,6 @@ def search_over_kinks(search: Search, failed: KrylovCandidate, around: Survey) -
 
 def _rises(f_hat: DisplacedFunction, v: torch.Tensor, radius: float) -> list[float]:
     """How far f rises to both sides along v; what is within the rounding of values is 0. Six values."""
-    rounding = VALUE_ROUNDING * torch.finfo(v.dtype).eps * abs(f_hat.value0)
     points = (torch.add(f_hat.x, v, alpha=sign * length * radius) for length in LENGTHS for sign in (1.0, -1.0))
     rises = [float(f_hat.f.value(point)) - f_hat.value0 for point in points]
-    return [0.0 if abs(rise) <= rounding else rise for rise in rises]
+    return [0.0 if abs(rise) <= f_hat.value_rounding else rise for rise in rises]

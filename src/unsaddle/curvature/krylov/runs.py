@@ -16,7 +16,6 @@ from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.curvature.search import Search
 from unsaddle.measure.between_kinks import Gap, excludes_stairs, holds_far_out, measured
 from unsaddle.measure.direction import on_same_sample
-from unsaddle.measure.values import VALUE_ROUNDING
 
 FEW_DIMENSIONS = 10
 """In so few dimensions a search goes on until every eigenvalue is known."""
@@ -100,8 +99,7 @@ def values_bend_down(f_hat: DisplacedFunction, candidate: KrylovCandidate) -> bo
     assert candidate.vector is not None
     assert candidate.measured is not None
     f, x, v, c = f_hat.f, f_hat.x, candidate.vector, candidate.measured.curvature
-    rounding = VALUE_ROUNDING * torch.finfo(x.dtype).eps * abs(f_hat.value0)
-    length = max(candidate.measured.radius, math.sqrt(32.0 * rounding / abs(c)))
+    length = max(candidate.measured.radius, math.sqrt(32.0 * f_hat.value_rounding / abs(c)))
     above, below = (float(f.value(torch.add(x, v, alpha=sign * length))) for sign in (1.0, -1.0))
     return above + below - 2.0 * f_hat.value0 <= c * length * length / 2.0
 

@@ -11,7 +11,6 @@ from unsaddle.curvature.search import Search
 from unsaddle.measure.noise import GRADIENT_ROUNDINGS
 from unsaddle.measure.rest import MUCH, small_gradient
 from unsaddle.measure.survey import Survey
-from unsaddle.measure.values import VALUE_ROUNDING
 from unsaddle.theory.quadratics import stationary_gradient
 
 CLEARLY = 1.25
@@ -48,7 +47,7 @@ def leads_down(search: Search, smoothness: float) -> bool:
         return False
     length = LENGTH * max(1.0, f_hat.x_norm)
     fall = f_hat.value0 - float(f_hat.f.value(torch.sub(f_hat.x, f_hat.grad0, alpha=length / slope)))
-    return fall - _value_rounding(f_hat) >= HALF * length * slope
+    return fall - f_hat.value_rounding >= HALF * length * slope
 
 
 def leads_far(search: Search, around: Survey) -> float:
@@ -71,11 +70,7 @@ def leads_far(search: Search, around: Survey) -> float:
     if not small < norm - rounding:
         return math.inf
     again = float(f_hat.f.value(f_hat.x))  # That of a solver which starts where it ended may have fallen by itself.
-    return small if abs(again - f_hat.value0) <= _value_rounding(f_hat) else math.inf
-
-
-def _value_rounding(f_hat: DisplacedFunction) -> float:
-    return VALUE_ROUNDING * torch.finfo(f_hat.x.dtype).eps * abs(f_hat.value0)
+    return small if abs(again - f_hat.value0) <= f_hat.value_rounding else math.inf
 
 
 def _falls_much(f_hat: DisplacedFunction) -> float:
@@ -90,6 +85,6 @@ def _falls_much(f_hat: DisplacedFunction) -> float:
 
     for share in DOWN:
         fallen = fall(share)
-        if fallen > max(_value_rounding(f_hat), MUCH * abs(f_hat.value0)) and fall(-share) < fallen / 2.0:
+        if fallen > max(f_hat.value_rounding, MUCH * abs(f_hat.value0)) and fall(-share) < fallen / 2.0:
             return f_hat.grad_norm * NEAREST / share
     return math.inf
