@@ -163,6 +163,9 @@ class Somewhere:
     def as_vector(self, direction: dict[str, Tensor]) -> Tensor:
         return direction["its own form"]
 
+    def in_double(self, x: Tensor, ledger: Ledger) -> Function:
+        return Function(lambda y: (y - x.double()).sum())
+
     def sample(self, *arguments: Any, **how: Any) -> SampledFunction:
         self.sampled.append((arguments, how))
         return SampledFunction(Cubic(), 7, how.get("ledger"))
@@ -177,7 +180,7 @@ every_wrapper = pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 
 
 @every_wrapper
-@pytest.mark.parametrize("name", sorted(set(public(BaseObjective)) - {"sample", "assign", "as_vector"}))
+@pytest.mark.parametrize("name", sorted(set(public(BaseObjective)) - {"sample", "assign", "as_vector", "in_double"}))
 def test_a_wrapper_has_every_member_of_its_objective(wrap: Callable[[Any], BaseObjective], name: str) -> None:
     """Whoever adds a member to `BaseObjective` has to forward it."""
     objective, member = Somewhere(), object()
@@ -186,13 +189,14 @@ def test_a_wrapper_has_every_member_of_its_objective(wrap: Callable[[Any], BaseO
 
 
 @every_wrapper
-def test_a_wrapper_moves_and_samples_its_objective(wrap: Callable[[Any], BaseObjective]) -> None:
+def test_a_wrapper_moves_samples_and_doubles_its_objective(wrap: Callable[[Any], BaseObjective]) -> None:
     objective, generator = Somewhere(), torch.Generator()
     wrapped = wrap(objective)
     wrapped.assign(U)
     assert wrapped.point is U
     assert objective.point is U
     assert wrapped.as_vector({"its own form": U}) is U
+    assert float(wrapped.in_double(X, Ledger()).sample().value(X.double() + 1.0)) == X.numel()
     how: dict[str, Any] = {"replacement": True, "hessian": True, "ledger": Ledger()}
     f = wrapped.sample(3, generator, **how)
     f.grad(X)

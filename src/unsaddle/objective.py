@@ -289,6 +289,18 @@ class BaseObjective(ABC):
         vector: Tensor = direction
         return vector
 
+    @property
+    def doubles(self) -> bool:
+        """Whether it has an `in_double`."""
+        return False
+
+    def in_double(self, x: Tensor, ledger: Ledger) -> BaseObjective:
+        """The same function of a float64 x, computed in float64 on copies of what it holds.
+
+        Raises any error where that cannot be had. It is tried next to x; `ledger` counts that.
+        """
+        raise NotImplementedError(f"a {self.name} is not computed in float64 by itself; ask `doubles` first")
+
     def assign(self, x: Tensor) -> None:
         """Make x its current point, as after an escape."""
         raise ValueError(f"a {self.name} is at no point, so it cannot be moved to another")
@@ -350,6 +362,15 @@ class Forwarding(BaseObjective):
     def as_vector(self, direction: Any) -> Tensor:
         vector: Tensor = getattr(self._objective, "as_vector", super().as_vector)(direction)
         return vector
+
+    @property
+    def doubles(self) -> bool:
+        return getattr(self._objective, "doubles", False)
+
+    def in_double(self, x: Tensor, ledger: Ledger) -> BaseObjective:
+        double = copy.copy(self)
+        double._objective = getattr(self._objective, "in_double", super().in_double)(x, ledger)
+        return double
 
     def assign(self, x: Tensor) -> None:
         getattr(self._objective, "assign", super().assign)(x)

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from unsaddle import checks
+from unsaddle.cost import Ledger
 from unsaddle.objective import BaseObjective, Oracle
 from unsaddle.objectives import derivatives
+from unsaddle.objectives.double import InDouble, check_keeps_nothing
 from unsaddle.objectives.rank_rows import SharedOracle, split_by_rank
 from unsaddle.objectives.sampling import draw_indices, take_rows
 from unsaddle.ranks import replicated
@@ -88,6 +90,15 @@ class FiniteSum(BaseObjective):
     @property
     def num_samples(self) -> int:
         return sum(self._counts)
+
+    @property
+    def doubles(self) -> bool:
+        return self.ranks is None
+
+    def in_double(self, x: Tensor, ledger: Ledger) -> FiniteSum:
+        check_keeps_nothing(self._make_oracle, lambda: self.sample(ledger=ledger).grad(x))
+        rows = (t.double() if t.dtype is torch.float32 else t for t in self._tensors)
+        return FiniteSum.from_oracle(lambda *rows: InDouble(self._make_oracle(*rows)), *rows)
 
     def _draw(self, size: int | None, generator: torch.Generator | None, replacement: bool) -> tuple[Oracle, int]:
         if size is None:

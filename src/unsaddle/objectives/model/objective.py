@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import warnings
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
@@ -12,8 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from unsaddle import checks
+from unsaddle import checks, vectors
+from unsaddle.cost import Ledger
 from unsaddle.objective import Oracle
+from unsaddle.objectives.double import check_keeps_nothing, doubled
 from unsaddle.objectives.model import data as batches
 from unsaddle.objectives.model import distributed as wrapped
 from unsaddle.objectives.model import hooks, mode
@@ -25,6 +28,11 @@ from unsaddle.objectives.model.rng import RandomState
 from unsaddle.ranks import check_seed, of_parameters, raised_on_all
 
 NameFilter = Callable[[str], bool] | str | Iterable[str]
+
+
+MOVED, ALIKE = 1.01, 1e-4
+"""A copy of a model is tried at this multiple of x, since gradients of stationary points say little. Its gradient there
+is the same up to this share."""
 
 
 class ModelObjective(OverParameters):
@@ -129,6 +137,28 @@ class ModelObjective(OverParameters):
     def batch_size(self) -> int:
         """Samples that go through the model at once, on all ranks together."""
         return self._source.batch_size
+
+    @property
+    def doubles(self) -> bool:
+        return self.ranks is None and self._scaler is None and self._skip_hooks
+
+    def in_double(self, x: Tensor, ledger: Ledger) -> ModelObjective:
+        double = copy.copy(self)
+        own = copy.deepcopy((getattr(self._model, "_orig_mod", self._model), self._loss))
+        double._model, double._loss = own
+        double._modules = [m for m in own if isinstance(m, nn.Module)]
+        double.parameters = FlatParameters(_chosen(own[0], self.parameters.names.__contains__))
+        double._warned = double._compared = True
+        at, grads = x * MOVED, list[Tensor]()
+        check_keeps_nothing(self._loss, lambda: grads.append(self.sample(ledger=ledger).grad(at)))
+        off = vectors.norm(double.sample(ledger=ledger).grad(at) - grads[0])
+        if not off <= ALIKE * vectors.norm(grads[0]):
+            raise ValueError("the gradient of a copy of the model is another one: the loss uses the model itself")
+        for module in double._modules:
+            module.double()
+        double.parameters = FlatParameters(double.parameters.tensors)
+        double._loss = doubled(own[1])
+        return double
 
     def __repr__(self) -> str:
         rows = "data without end" if self.num_samples is None else f"{self.num_samples} samples"

@@ -1,0 +1,136 @@
+"""The same function in float64, where a caller's code computes in float32."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from unsaddle.objective import Oracle
+
+T = TypeVar("T")
+
+LOWER = (torch.float16, torch.bfloat16)
+
+REACHED = 10_000
+"""The most objects that are looked through for what a function holds."""
+
+
+class Doubling(TorchFunctionMode):
+    """Inside, every function of torch takes float32 tensors as float64 ones, and a wish for float32 as one for float64.
+
+    So a function that holds float32 data can be called with a float64 vector. What is written in place keeps its dtype.
+    Half precision raises a TypeError.
+
+    >>> weights = torch.ones(2)
+    >>> with Doubling():
+    ...     print((torch.zeros(2, dtype=torch.float64) @ weights.float()).dtype)
+    torch.float64
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        written = args[:1] if _writes(func) else ()
+        given = (*written, *(_doubled(arg) for arg in args[len(written) :]))
+        named = {name: arg if name == "out" else _doubled(arg) for name, arg in kwargs.items()}
+        return (torch.Tensor.double if func is torch.Tensor.float else func)(*given, **named)
+
+
+def _writes(func: Any) -> bool:
+    """Whether a function of torch writes to its first argument."""
+    name = getattr(func, "__name__", "")
+    return (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
+
+
+def _doubled(given: Any) -> Any:
+    """Tensors and dtypes in nested lists and tuples: float64 in place of float32."""
+    if isinstance(given, Tensor):
+        if given.dtype in LOWER:
+            raise TypeError(f"the function computes in {given.dtype} inside, and float64 around that shows its steps")
+        return given.double() if given.dtype is torch.float32 else given
+    if type(given) in (list, tuple):
+        return type(given)(_doubled(part) for part in given)
+    return torch.float64 if given is torch.float32 else given
+
+
+def doubled(function: Callable[..., T]) -> Callable[..., T]:
+    """The function, computed in float64 as far as torch computes it."""
+
+    def run(*args: Any) -> T:
+        with Doubling():
+            return function(*args)
+
+    return run
+
+
+def check_keeps_nothing(function: Any, call: Callable[[], object]) -> None:
+    """Raises a ValueError if a call changes which tensors and arrays the function holds.
+
+    So does a solver that starts where it ended. It would keep float64 ones, and its caller uses float32.
+    """
+    before = list(_held(function, set()))
+    call()
+    if list(map(id, before)) != list(map(id, _held(function, set()))):
+        raise ValueError("the function keeps tensors of one call for the next, so that float64 ones would remain")
+
+
+def _held(value: Any, seen: set[int]) -> Iterator[Any]:
+    """The tensors and arrays that a function can reach by its closure, its globals, its object and its arguments."""
+    if id(value) in seen or isinstance(value, (ModuleType, type, str, bytes)):
+        return
+    seen.add(id(value))
+    if len(seen) > REACHED:
+        raise ValueError(f"the function reaches more than {REACHED} objects, too many to look through")
+    if isinstance(value, (Tensor, np.ndarray)):
+        yield value
+        return
+    inside: list[Any] = list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, FunctionType):
+        if value.__module__.split(".")[0] in ("torch", "numpy"):
+            return
+        inside += [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+        inside += [value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__]
+        inside += value.__defaults__ or ()
+    elif isinstance(value, MethodType):
+        inside += [value.__self__, value.__func__]
+    elif isinstance(value, functools.partial):
+        inside += [value.func, *value.args, *value.keywords.values()]
+    elif isinstance(value, Mapping):
+        inside += value.values()
+    elif isinstance(value, (list, tuple, set, frozenset, deque)):
+        inside += value
+    elif callable(value):
+        inside += [type(value).__call__]
+    for part in inside:
+        yield from _held(part, seen)
+
+
+class InDouble(Oracle):
+    """Forwards to an oracle that computes in float32 with vectors that are float64, and has it compute in float64."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self._value, self._both = doubled(oracle.value), doubled(oracle.value_and_grad)
+        self._oracle = oracle
+
+    def value(self, x: Tensor) -> Tensor:
+        return self._value(x)
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self._both(x)
+
+    def gradient_error(self, value: float, grad_norm: float) -> float:
+        return self._oracle.gradient_error(value, grad_norm)
+
+    def values_for_gradient(self, x: Tensor) -> int:
+        return self._oracle.values_for_gradient(x)
+
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        return self._oracle.held()

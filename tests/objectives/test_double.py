@@ -1,0 +1,158 @@
+"""The same function in float64, where the caller's code computes in float32."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.objectives.traces import Everything
+from unsaddle import FiniteSum, Function, ModelObjective
+from unsaddle.cost import Ledger
+from unsaddle.objective import BaseObjective
+from unsaddle.objectives.double import Doubling, check_keeps_nothing, doubled
+
+F32, F64 = torch.float32, torch.float64
+A = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+B = torch.randn(6, generator=torch.Generator().manual_seed(1))
+X = torch.randn(4, generator=torch.Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda x: x.float(),
+        lambda x: x.to(F32),
+        lambda x: x.to(dtype=F32),
+        lambda x: torch.zeros(4, dtype=F32) + x,
+        lambda x: A @ x,
+        lambda x: torch.cat([X, x]),
+        lambda x: torch.stack((X, X)),
+        lambda x: nn.functional.linear(x, weight=A),
+        lambda x: torch.where(x > 0.0, X, x),
+    ],
+)
+def test_what_asks_for_float32_gets_float64(made: Callable[[Tensor], Tensor]) -> None:
+    with Doubling():
+        assert made(X.double()).dtype is F64
+
+
+def test_what_is_written_in_place_stays_as_it_is() -> None:
+    mine, kept = torch.zeros(4), torch.zeros(4)
+    with Doubling():
+        mine += X.double()
+        mine.mul_(2.0)
+        kept[0] = X.double()[0]
+        torch.add(X, X, out=kept)
+    assert mine.dtype is kept.dtype is F32
+    assert torch.equal(mine, 2.0 * X)
+    assert torch.equal(kept, X + X)
+
+
+@pytest.mark.parametrize("low", [torch.float16, torch.bfloat16])
+def test_half_precision_inside_is_refused(low: torch.dtype) -> None:
+    weights = X.to(low)
+    with pytest.raises(TypeError, match="computes in torch"):
+        doubled(lambda x: torch.mul(x, weights))(X.double())
+
+
+def gradient(objective: BaseObjective, x: Tensor) -> Tensor:
+    return objective.sample(ledger=Ledger()).grad(x)
+
+
+def exact() -> Tensor:
+    """∇ of ½‖Ax − b‖²."""
+    return A.double().T @ (A.double() @ X.double() - B.double())
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        Function(lambda x: ((A @ x - B) ** 2).sum() / 2.0),
+        Function(lambda x: (((A @ x - B) ** 2).sum() / 2.0, A.T @ (A @ x - B)), gradient=True),
+        FiniteSum(lambda x, a, b: 3.0 * ((a @ x - b) ** 2).mean(), A, B),
+    ],
+    ids=["function", "its own gradient", "sum"],
+)
+def test_gradients_are_those_of_float64(objective: Any) -> None:
+    double = objective.in_double(X, Ledger())
+    assert objective.doubles
+    assert (gradient(double, X.double()) - exact()).norm() <= 1e-14 * exact().norm()
+    assert gradient(objective, X).dtype is F32
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Dropout(0.5), nn.Linear(5, 1)).eval()
+
+
+def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return nn.functional.mse_loss(model(batch[0]).squeeze(1), batch[1])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_model_in_float64_is_a_copy_and_leaves_no_trace(compiled: bool) -> None:
+    model, reference = network(), network().double()
+    asked: Any = torch.compile(model, backend="eager") if compiled else model
+    objective = ModelObjective(asked, loss, [(A, B)])
+    trace = Everything(model)
+    double = objective.in_double(objective.point, Ledger())
+    found = gradient(double, objective.point.double())
+    trace.check(versions=False)
+    loss(reference, (A.double(), B.double())).backward()
+    expected = torch.cat([p.grad.flatten() for p in reference.parameters()])  # type: ignore[union-attr]
+    assert found.dtype is F64
+    assert (found - expected).norm() <= 1e-13 * expected.norm()
+
+
+def test_a_loss_that_uses_the_model_itself_is_refused() -> None:
+    model = network()
+    weight = model[0].weight
+    objective = ModelObjective(model, lambda m, b: loss(m, b) + 10.0 * (weight**2).sum(), [(A, B)])
+    with pytest.raises(ValueError, match="the loss uses the model itself"):
+        objective.in_double(objective.point, Ledger())
+
+
+class Solver:
+    """An inner iteration that starts where it ended."""
+
+    def __init__(self) -> None:
+        self.y = torch.zeros(4)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.y = 0.5 * (self.y + x.detach())
+        return ((x - self.y) ** 2).sum()
+
+
+def remembering() -> Callable[[Tensor], Tensor]:
+    kept: list[Tensor] = [torch.zeros(4)]
+
+    def value(x: Tensor) -> Tensor:
+        kept.append(x.detach() + kept.pop())
+        return ((x - kept[-1]) ** 2).sum()
+
+    return value
+
+
+@pytest.mark.parametrize(
+    "fun", [Solver(), Solver().__call__, remembering(), functools.partial(lambda s, x: s(x), Solver())]
+)
+def test_a_function_that_keeps_tensors_is_refused(fun: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(ValueError, match="keeps tensors of one call for the next"):
+        Function(fun).in_double(X, Ledger())
+
+
+def test_a_function_that_keeps_nothing_is_called_once() -> None:
+    calls = []
+    check_keeps_nothing(lambda x: A @ x, lambda: calls.append(1))
+    assert calls == [1]
+
+
+def test_a_function_that_reaches_too_much_is_refused() -> None:
+    many = [[i] for i in range(20_000)]
+    with pytest.raises(ValueError, match="reaches more than 10000 objects"):
+        check_keeps_nothing(lambda x: many, lambda: None)
