@@ -81,7 +81,12 @@ ELSEWHERE = {
         "interop/transformers.py",
         "interop/unwrap.py",
     ],
-    "judgement/test_minimum.py": ["judgement/plots.py", "judgement/verdict.py"],
+    "judgement/test_minimum.py": [
+        "judgement/contested.py",
+        "judgement/evidence.py",
+        "judgement/plots.py",
+        "judgement/verdict.py",
+    ],
     "test_told.py": ["pictures.py", "run_plots.py", "curvature/plots.py"],
     "objectives/model/test_refusals.py": ["objectives/model/hooks.py"],
     "objectives/test_numpy_function.py": ["objectives/deterministic.py"],

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from benchmarks.verdict_cases.landscape import barriers
 from benchmarks.verdict_cases.memory import memory
+from tests.objectives.in_float32 import InFloat32
 from unsaddle import Function, is_minimum
 from unsaddle.judgement.half_precision import averaged_gradient, has_barrier
 
@@ -51,7 +52,7 @@ def test_the_mean_of_pairs_is_better_than_one_gradient_and_knows_its_error() -> 
 def test_gradients_beyond_the_end_of_f_show_no_saddle() -> None:
     # log(t) is NaN for t < 0, and its gradient 1/t is not. A wall lies within the distance of the measurement.
     case = barriers(2_000_037, "float32")
-    found = is_minimum(case.objective, case.x)
+    found = is_minimum(InFloat32(case.objective), case.x)
     assert found.kind == "undecided"
     assert "where F ends" in found.reason
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils.data import TensorDataset
 
+from tests.objectives.in_float32 import InFloat32
 from unsaddle import FiniteSum, Function, ModelObjective, is_minimum, negative_curvature, numpy_function
 from unsaddle.metric.given import as_map
 
@@ -107,8 +108,9 @@ def test_sizes_that_nobody_knows_are_measured(at_zero: bool) -> None:
 
 def test_the_budget_bounds_the_attempt_in_measured_sizes() -> None:
     f, x, _, _ = case(1, -0.7, torch.float32, orders=8.0)
-    without, budget = is_minimum(f, x).cost.gradients, 60
-    assert is_minimum(f, x, max_gradients=budget).cost.gradients <= budget + 20 < without
+    alone, budget = InFloat32(f), 60
+    without = is_minimum(alone, x).cost.gradients
+    assert is_minimum(alone, x, max_gradients=budget).cost.gradients <= budget + 20 < without
 
 
 def test_a_gamma_that_was_given_is_that_of_x() -> None:

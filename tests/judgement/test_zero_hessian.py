@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.objectives.in_float32 import InFloat32
 from unsaddle import Function, is_minimum
 from unsaddle.judgement.zero_hessian import growth
 
@@ -58,7 +59,8 @@ def test_a_minimum_of_higher_order_has_no_kink_and_is_not_told_to_fall(
     ],
 )
 def test_a_kink_is_no_zero_hessian(dtype: torch.dtype, kind: str, words: str) -> None:
-    verdict = is_minimum(Function(lambda x: -(x[0] ** 2) + x[1].abs() + x[0] ** 4), torch.zeros(2, dtype=dtype))
+    f = InFloat32(Function(lambda x: -(x[0] ** 2) + x[1].abs() + x[0] ** 4))
+    verdict = is_minimum(f, torch.zeros(2, dtype=dtype))
     assert verdict.kind == kind
     assert words in verdict.reason
 

@@ -15,6 +15,7 @@ from unsaddle.cost import Ledger
 from unsaddle.curvature import auto
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extractor import Extractor
+from unsaddle.curvature.in_double import in_double, may_double, told_in
 from unsaddle.curvature.posed import Posed, least_smoothness, posed
 from unsaddle.curvature.question import CLOSE, RELATIVE_GAMMA, Question
 from unsaddle.curvature.registry import EXTRACTORS
@@ -116,12 +117,28 @@ def negative_curvature(
     )
     x = point_of(objective, x)
     if metric is None:
-        return replace(answer(objective, x, question), _x=x)
+        twice = extractor in ("auto", "krylov") and may_double(objective, x, samples)
+        found = _in_either_precision(objective, x, question) if twice else answer(objective, x, question)
+        return replace(found, _objective=objective, _x=x)
     if smoothness is not None or hessian_lipschitz is not None or settings != "practical":
         raise ValueError(
             "with a metric, smoothness, hessian_lipschitz and settings must be left out, since they change with it"
         )
     return replace(_answer_in_metric(objective, x, question, metric), _x=x)
+
+
+def _in_either_precision(objective: Objective, x: Tensor, question: Question) -> Curvature:
+    """The answer in float32; or in float64, on a copy of F, where rounding or kinks hide the curvature."""
+    ledger = Ledger()
+    first = answer(objective, x, replace(question, first_attempt_only=True), ledger)
+    if first.status not in NO_ANSWER and not first.over_kinks:
+        return first
+    double = in_double(objective, x, first, ledger)
+    asked = posed(*((objective, x) if double is None else double), question, None).after(ledger.gradients)
+    again = answer(asked.objective, asked.x, asked.question, ledger)
+    if first.found and again.status not in (Status.FOUND, Status.NOTHING_FOUND):
+        return replace(first, cost=ledger.cost)
+    return again if double is None else told_in(x.dtype, again)
 
 
 @with_its_ranks

@@ -55,6 +55,8 @@ class Question:
     ends_where_steep: bool = False
     """Leave out the searches among kinks where the gradient clearly leads down: x is not stationary, and that is told.
     Only where F is not sampled."""
+    first_attempt_only: bool = False
+    """Leave out what krylov does where its first attempt fails, as F is asked in float64 then (`in_double`)."""
     accuracy: float = 0.1
     """krylov returns a direction when its residual is at most this share of its curvature."""
     probe_radius: float | None = None

@@ -20,6 +20,8 @@ from unsaddle.told import as_html, as_text, counted, measured
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+IN_FLOAT64 = "It was computed in float64, on a copy, since float32 did not decide."
+
 
 class Status(Enum):
     """How an extraction ended. The value is a sentence that says what to do next."""
@@ -205,6 +207,8 @@ class Curvature:
     """The random start of a quick search. The first entry of the history is the curvature along it."""
     history: tuple[tuple[int, float], ...] = field(default=(), repr=False)
     """(gradients or Hessian products spent, quotient) for each step, if it was asked for."""
+    in_float64: bool = False
+    """Whether float32 did not decide, so that this was computed in float64, on a copy of the objective."""
     _objective: Objective | None = field(default=None, repr=False)
     _x: Tensor | None = field(default=None, repr=False)
 
@@ -288,6 +292,8 @@ class Curvature:
             rows.append(("curvature", measured(at.curvature, at.error)))
         if self.over_kinks:
             rows.append(("its meaning", self.over_kinks.strip()))
+        if self.in_float64:
+            rows.append(("precision", IN_FLOAT64))
         if not own:
             rows.append(("sought", f"below {-self.gamma:.4g}"))
         rows += [("extractor", self.extractor), ("cost", self._work())]

@@ -61,7 +61,7 @@ def measured_gradient(
     objective, x, follows_l1 = asked.objective, asked.x, eps is None
     there, at = (objective, x) if follows_l1 else (asked.own_objective, asked.own_x)
     if eps is None:
-        eps = stationary_gradient(smoothness=found.smoothness, x_norm=vectors.norm(x))
+        eps = stationary_gradient(smoothness=_smoothness(found), x_norm=vectors.norm(x))
     norm, error, variance, unit = found.gradient_norm, 0.0, 0.0, 1.0
     if there is not objective:
         f, unit = there.sample(asked.question.sample_size(objective), generator, ledger=ledger), asked.smallest
@@ -75,6 +75,12 @@ def measured_gradient(
             if mean.norm + mean.error(delta / 2.0) <= eps:  # If it is not small, that may be truncation.
                 norm, error = mean.norm, mean.error(delta / 2.0)
     return Gradient(norm, error, variance, eps, follows_l1, there is objective, unit)
+
+
+def _smoothness(found: Curvature) -> float:
+    """L1: a search that failed, as its radius was too small, may have seen less than the steady products before it."""
+    around = found.survey
+    return max(found.smoothness, around.curvature if around is not None and around.steady else 0.0)
 
 
 def _rounds(found: Curvature, x: Tensor) -> bool:

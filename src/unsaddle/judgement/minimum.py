@@ -11,27 +11,19 @@ from torch import Tensor
 
 from unsaddle import checks
 from unsaddle.cost import Ledger
-from unsaddle.curvature.extract import NO_ANSWER, answer_posed
-from unsaddle.curvature.krylov.certificate import SURE
+from unsaddle.curvature.extract import NO_ANSWER
+from unsaddle.curvature.in_double import in_double, may_double, told_in
 from unsaddle.curvature.posed import Posed, posed
 from unsaddle.curvature.question import CLOSE, Question
-from unsaddle.curvature.result import Curvature, Status
-from unsaddle.judgement.drop import NO_DIRECTION, Drop, drop_along
-from unsaddle.judgement.enough_samples import RAREST, missed_share, more_samples
-from unsaddle.judgement.flat_direction import NO_MINIMUM, FlatFall, flat_fall
-from unsaddle.judgement.gradient_promise import BETTER_WAY, fall_along_gradient, gradient_promise
-from unsaddle.judgement.half_precision import STAIRCASE, contradicts, ends_within, steps_next_to_x, values_rise
-from unsaddle.judgement.judge import Judgement, Kind, judge, negative_too
-from unsaddle.judgement.measured_gradient import Gradient, measured_gradient
-from unsaddle.judgement.reasons import DOWN_AMONG_KINKS, F_ENDS, FAR_FROM_REST, KINKS_TURN_UP, VALUES_DO_NOT_FALL
-from unsaddle.judgement.sampling_error import NOTHING_SAMPLED, HessianError, hessian_error, look_again
-from unsaddle.judgement.verdict import Verdict, assembled
+from unsaddle.curvature.result import IN_FLOAT64, Status
+from unsaddle.judgement.evidence import verdict_of_search
+from unsaddle.judgement.flat_direction import NO_MINIMUM
+from unsaddle.judgement.judge import Kind
+from unsaddle.judgement.reasons import VALUES_DO_NOT_FALL
+from unsaddle.judgement.verdict import Verdict
 from unsaddle.judgement.watch import watched
-from unsaddle.judgement.zero_hessian import SHAPES, without_hessian
-from unsaddle.measure import batches
-from unsaddle.measure.rest import small_gradient
 from unsaddle.metric.equilibrated import GRADIENTS, equilibrated
-from unsaddle.objective import Objective, SampledFunction, point_of, with_its_ranks
+from unsaddle.objective import Objective, point_of, with_its_ranks
 
 START_DELTA = 1e-4
 """The largest part of δ that the random start may use. The steps grow only with log(1/δ), so a safe start is cheap."""
@@ -44,18 +36,6 @@ CHECKS = 40
 the other half is for second looks."""
 
 MEASURED_SIZES = "The variables are of very different sizes; the search ran in sizes S that were measured."
-
-CLEARLY_LESS = 0.25
-"""The gradient does not explain a soft negative curvature if it promises less than this share of the fall along it."""
-
-SYMMETRIC, ROUNDINGS = 0.05, 3.0
-"""Where values show no fall, products have to be symmetric up to this share of the curvature that they claim, or up to
-so many times their rounding."""
-
-MAY_BE_BETTER = 0.25
-"""The gradient may be the better way down if it promises this share of the fall along the direction."""
-
-GRADIENT_IN_METRIC = "The gradient, and what counts as stationary, are those of F(Sz), in the metric."
 
 
 @checks.in_range
@@ -138,12 +118,64 @@ def is_minimum(
     if max_gradients is not None and gamma is None and question.sample_size(objective) is None:
         question = replace(question, farther=max(0, max_gradients - CHECKS) // 2)
     with watched(objective, max_gradients, progress) as seen:
-        verdict = _verdict(posed(seen, x, question, metric), eps, delta)
-        is_open = verdict.kind is Kind.UNDECIDED and NO_MINIMUM not in verdict.reason
-        unanswered = verdict.evidence.status in NO_ANSWER or verdict.evidence.piece > 0.0
-        if metric is None and is_open and unanswered:
-            verdict = _in_measured_sizes(seen, x, question, eps, delta, verdict)
-    return replace(verdict, _objective=objective)
+        if metric is None and may_double(seen, x, samples):
+            verdict = _in_either_precision(seen, x, question, eps, delta)
+        else:
+            verdict = _in_either_metric(posed(seen, x, question, metric), eps, delta)
+    return replace(verdict, _objective=objective, _x=x)
+
+
+def _in_either_precision(
+    objective: Objective, x: Tensor, question: Question, eps: float | None, delta: float
+) -> Verdict:
+    """The verdict in float32; or in float64, on a copy of F, where rounding or kinks hide the curvature.
+
+    A budget may not do for both, so with one, float32 is asked in full.
+    """
+    short = replace(question, first_attempt_only=question.max_gradients is None)
+    first = verdict_of_search(posed(objective, x, short, None), eps, delta)
+    found = first.evidence
+    settled = NO_MINIMUM in first.reason if first.kind is Kind.UNDECIDED else not found.over_kinks
+    if settled or found.status in (Status.BUDGET_SPENT, Status.NOT_FINITE, Status.NOT_DETERMINISTIC):
+        return first
+    ledger = Ledger()
+    double = in_double(objective, x, found, ledger)
+    cost = first.cost + ledger.cost
+    asked = posed(*((objective, x) if double is None else double), question, None).after(cost.gradients)
+    again = _in_either_metric(asked, eps, delta)
+    cost += again.cost
+    if double is not None:
+        again = _of_a_gradient(again)
+        if again.kind is Kind.UNDECIDED and first.kind is not Kind.UNDECIDED:
+            return replace(first, cost=cost)
+        direction = None if again.direction is None else again.direction.to(x.dtype)
+        reason = again.reason if again.kind is Kind.UNDECIDED else f"{again.reason} {IN_FLOAT64}"
+        again = replace(again, direction=direction, evidence=told_in(x.dtype, again.evidence), reason=reason)
+    return replace(again, cost=cost)
+
+
+def _of_a_gradient(verdict: Verdict) -> Verdict:
+    """The verdict in float64, with an interval as wide as products are asymmetric: that is not rounding there, but the
+    gradient is not that of F. Where the interval then reaches zero, nothing is decided."""
+    (low, high), off = verdict.interval, verdict.evidence.asymmetry
+    if verdict.direction is None:
+        return replace(verdict, interval=(low, max(high, verdict.evidence.lowest + off)))
+    if verdict.curvature + off >= 0.0:
+        unknown = (math.nan, math.nan)
+        verdict = replace(verdict, kind=Kind.UNDECIDED, reason=VALUES_DO_NOT_FALL, direction=None, interval=unknown)
+        return replace(verdict, drop=math.nan, drop_interval=unknown, length=math.nan)
+    return replace(verdict, interval=(min(low, verdict.curvature - off), max(high, verdict.curvature + off)))
+
+
+def _in_either_metric(asked: Posed, eps: float | None, delta: float) -> Verdict:
+    """The verdict in the metric that was given, or else in the user's own variables; or in sizes of the variables that
+    are measured, where that does not decide."""
+    verdict = verdict_of_search(asked, eps, delta)
+    is_open = verdict.kind is Kind.UNDECIDED and NO_MINIMUM not in verdict.reason
+    unanswered = verdict.evidence.status in NO_ANSWER or verdict.evidence.piece > 0.0
+    if asked.scaling is None and is_open and unanswered:
+        return _in_measured_sizes(asked.objective, asked.x, asked.question, eps, delta, verdict)
+    return verdict
 
 
 def _in_measured_sizes(
@@ -157,154 +189,8 @@ def _in_measured_sizes(
     sizes = equilibrated(objective.sample(question.sample_size(objective), generator, ledger=ledger), x, generator)
     if sizes is None:
         return replace(undecided, cost=undecided.cost + ledger.cost)
-    again = _verdict(posed(objective, x, question, sizes).after(spent + ledger.gradients), eps, delta)
+    again = verdict_of_search(posed(objective, x, question, sizes).after(spent + ledger.gradients), eps, delta)
     cost = undecided.cost + ledger.cost + again.cost
     if again.kind is Kind.UNDECIDED:
         return replace(undecided, cost=cost)
     return replace(again, cost=cost, reason=f"{again.reason} {MEASURED_SIZES}")
-
-
-def _verdict(asked: Posed, eps: float | None, delta: float) -> Verdict:
-    """Collects the evidence, and has it judged. An ε that was given is for ∇F in the user's own variables."""
-    asked, found = answer_posed(asked, Ledger())
-    objective, x, question = asked.objective, asked.x, asked.question
-    samples, n = question.sample_size(objective), objective.num_samples
-    drawn = samples if n is None or (samples is not None and samples < n) else None
-    missed = 0.0 if drawn is None else missed_share(batches.checking_samples(objective, drawn), delta)
-    ledger, generator = Ledger(), torch.Generator().manual_seed(question.seed + 1)
-    f = objective.sample(samples, generator, ledger=ledger)
-    seen = measured_gradient(asked, found, f, eps, drawn, delta, generator, ledger)
-    if drawn is not None:
-        may_be_minimum = found.status is Status.NOTHING_FOUND and missed <= RAREST and seen.most <= seen.eps
-        if may_be_minimum:
-            found = look_again(objective, x, found, question, drawn, delta / 2.0, generator)
-        else:
-            found = replace(found, bound=math.inf)  # One sample excludes nothing.
-    drop, explained = NO_DIRECTION, None
-    if found.direction is not None:
-        how: dict[str, Any] = {"samples": samples, "delta": delta, "generator": generator, "ledger": ledger}
-        drop = drop_along(objective, x, found.direction, curvature=found.curvature, radius=found.radius, **how)
-        if drop.length < 0.0:  # The direction is to lead down.
-            found, drop = replace(found, direction=found.direction.neg()), drop._replace(length=-drop.length)
-        if _may_be_explained(asked, found, f, seen, drop, sampled=drawn is not None):
-            explained = found, drop
-            found, drop = _explained(found, drawn is not None), NO_DIRECTION
-    hessian = NOTHING_SAMPLED
-    if drawn is not None and found.status is Status.NOTHING_FOUND:
-        hessian = hessian_error(objective, x, found, drawn, delta / 2.0, generator, ledger)
-    elif found.measurements and found.measurements[-1].fresh:
-        hessian = hessian._replace(deviation=found.measurements[-1].deviation)
-
-    advice = more_samples(found, samples=drawn, n=n, delta=delta, **seen.known)
-    own, stretch = asked.own(found), asked.stretch(found)
-    scaled = replace(own, smoothness=own.smoothness / seen.unit**2)
-    judgement = judge(scaled, **seen.known, missed=missed, more_samples=advice, fall=drop.value)
-    judgement, seen, falls = _contested(judgement, seen, found, f, x, drop, generator, sampled=drawn is not None)
-    if falls is not None:
-        found = replace(found, deciding=(falls.direction, *found.deciding[1:]))
-        own, falls = asked.own(found), falls._replace(length=asked.stretch(found) * falls.length)
-        judgement = Judgement(Kind.UNDECIDED, falls.reason)
-    if explained is not None and judgement.kind is Kind.NOT_STATIONARY:  # It is told all the same.
-        found, drop = explained
-        own, stretch = asked.own(found), asked.stretch(found)
-        judgement = judgement._replace(reason=f"{judgement.reason} {negative_too(own, drop.value)}")
-    if asked.scaling is not None and seen.in_metric:
-        judgement = judgement._replace(reason=f"{judgement.reason} {GRADIENT_IN_METRIC}")
-    leads_down = judgement.kind in (Kind.SADDLE, Kind.NOT_STATIONARY)
-    return assembled(
-        asked.own_objective,
-        asked.own_x,
-        own,
-        judgement,
-        **seen.known,
-        delta=delta,
-        gradient_variance=seen.variance,
-        hessian=HessianError(hessian.slack / stretch**2, hessian.deviation / stretch**2),
-        drop=drop._replace(length=stretch * drop.length) if leads_down else NO_DIRECTION,
-        cost=found.cost + ledger.cost,
-    )
-
-
-def _may_be_explained(
-    asked: Posed, found: Curvature, f: SampledFunction, seen: Gradient, drop: Drop, *, sampled: bool
-) -> bool:
-    """Whether soft negative curvature may come from x being a little off a minimum: the gradient promises as much."""
-    known = sampled or found.bound <= found.gamma or found.curvature > -found.gamma / 2.0  # The budget ended it there.
-    soft = found.curvature > -found.gamma and seen.least <= seen.eps and known
-    promised = seen.most**2 / (2.0 * abs(found.curvature))
-    promised *= 1.0 if seen.in_metric else asked.stretch(found) ** 2
-    if soft and found.piece > 0.0 == drop.value:  # Beyond the kinks next to x nothing is left of it.
-        return True
-    if not soft or not 0.0 < drop.value <= promised:
-        return False
-    enough = CLEARLY_LESS * drop.value
-    how = {"softest": abs(found.curvature), "radius": found.radius, "enough": enough}
-    return sampled or gradient_promise(f, asked.x, **how) >= enough
-
-
-def _contested(
-    judgement: Judgement,
-    seen: Gradient,
-    found: Curvature,
-    f: SampledFunction,
-    x: Tensor,
-    drop: Drop,
-    generator: torch.Generator,
-    *,
-    sampled: bool,
-) -> tuple[Judgement, Gradient, FlatFall | None]:
-    """The judgement after whoever may contest it: values, gradients farther out, and F along its gradient.
-
-    Where that last one objects, as the better way down or for being so soft, ε is what it takes for small.
-    """
-    if judgement.kind is Kind.UNDECIDED and found.small_gradient < seen.norm:
-        # What was measured as noise are jumps at kinks. The rounding of the gradient is below this (`leads_far`).
-        small, error = found.small_gradient, min(seen.error, seen.norm - found.small_gradient)
-        return Judgement(Kind.NOT_STATIONARY, DOWN_AMONG_KINKS), seen._replace(eps=small, error=error), None
-    if judgement.kind is Kind.UNDECIDED and found.status in SHAPES and not sampled:
-        reason, falls = without_hessian(judgement.reason, found, f, x, generator)
-        return Judgement(Kind.UNDECIDED, reason), seen, falls
-    if judgement.kind is Kind.SADDLE and drop.value == 0.0 and (not _is_sure(found) or values_rise(f, x, found)):
-        return Judgement(Kind.UNDECIDED, KINKS_TURN_UP if found.piece > 0.0 else VALUES_DO_NOT_FALL), seen, None
-    if judgement.kind is Kind.SADDLE and not drop.both_ways and ends_within(f, x, found):
-        return Judgement(Kind.UNDECIDED, F_ENDS.format(radius=found.measurements[0].radius)), seen, None
-    if contradicts(f, x, found, judgement.kind, seen.unit * (seen.least - seen.eps), generator):
-        return Judgement(Kind.UNDECIDED, STAIRCASE), seen, None
-    # The gradient is asked only if it may promise more: at a saddle it is zero, and this costs nothing.
-    may_be_better = seen.follows_l1 and seen.least * abs(drop.length) > MAY_BE_BETTER * drop.value > 0.0
-    if judgement.kind is Kind.SADDLE and not sampled and may_be_better:
-        fall = fall_along_gradient(f, x, abs(drop.length))
-        if fall >= drop.value:
-            ways = {"along_gradient": fall, "along_direction": drop.value, "curvature": found.curvature}
-            small = MAY_BE_BETTER * seen.least * drop.value / fall
-            return Judgement(Kind.NOT_STATIONARY, BETTER_WAY.format(**ways)), seen._replace(eps=small), None
-    if judgement.kind is not Kind.MINIMUM or sampled:
-        return judgement, seen, None
-    if steps_next_to_x(f, x, found, generator):
-        return Judgement(Kind.UNDECIDED, STAIRCASE), seen, None
-    falls = flat_fall(f, x, found)
-    if falls is not None:
-        return judgement, seen, falls
-    if seen.follows_l1 and seen.norm > seen.error:
-        small = small_gradient(f, x, radius=found.radius, eps=seen.eps, error=seen.error)
-        if seen.least > small:
-            return Judgement(Kind.NOT_STATIONARY, FAR_FROM_REST), seen._replace(eps=small), None
-    return judgement, seen, None
-
-
-def _is_sure(found: Curvature) -> bool:
-    """Whether gradients are sure of a saddle where values show no fall, and may be too coarse: products near x and
-    farther out agree, and they are symmetric. Those of a gradient that lacks a part by rounding are not."""
-    steady = found.survey is not None and found.survey.steady
-    rounding = math.sqrt(2.0) * found.noise / found.radius
-    expected = max(SYMMETRIC * abs(found.curvature), ROUNDINGS * rounding)
-    return steady and found.asymmetry <= min(expected, SURE * abs(found.curvature))
-
-
-def _explained(found: Curvature, sampled: bool) -> Curvature:
-    """The result without its direction: so soft a curvature may come from x being a little off a minimum, as the
-    gradient promises as much. On samples the gradient is not known so well."""
-    assert found.direction is not None
-    nothing = Status.NOTHING_FOUND if found.bound <= found.gamma else Status.BUDGET_SPENT
-    status, seen = (Status.SAMPLE_ONLY, found.measurements) if sampled else (nothing, ())
-    return replace(found, status=status, direction=None, deciding=(found.direction,), measurements=seen)

@@ -90,8 +90,8 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
     A stiff direction makes every gradient look small beside L1. It may lead far down all the same, along directions
     that are soft. So the quadratic that f is like next to x is followed down, by conjugate gradients. If that leads
     farther than `FAR`, and values confirm the fall, or farther than `NEAR`, and the fall is `MUCH`, the gradient is not
-    small. Nor is it where f flattens out, as a logarithm does: if values farther along the first step fall by more than
-    a quadratic can.
+    small. Nor is it where f flattens out, as a logarithm does: if values farther along the first step, beyond `NEAR`,
+    fall by more than a quadratic can.
 
     Args:
         f: the function.
@@ -122,7 +122,8 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
         return falls and not falls_by(step, -share) > OPPOSITE * fall
 
     def flattens_out(at: Approach) -> bool:
-        return all(falls_by(at.step, times) > at.fall + rounding for times in FARTHER)
+        far_enough = FARTHER[-1] * vectors.norm(at.step) > near  # Nearer, a kink may make it fall.
+        return far_enough and all(falls_by(at.step, times) > at.fall + rounding for times in FARTHER)
 
     def unless_it_falls_much(at: Approach) -> float:
         length = vectors.norm(at.step)

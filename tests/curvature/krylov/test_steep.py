@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 from unsaddle import Function, ModelObjective, is_minimum
 from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import answer, prepare
-from unsaddle.curvature.krylov.steep import NEAREST, REST_GRADIENTS, leads_down, leads_far
+from unsaddle.curvature.krylov.steep import NEAREST, REST_GRADIENTS, error_among_kinks, leads_down, leads_far
 from unsaddle.curvature.krylov.surroundings import surveyed
 from unsaddle.curvature.question import Question
 
@@ -102,7 +102,11 @@ def led(f: Function, x: torch.Tensor) -> tuple[float, float, int]:
     search, _ = prepare(f, x, Question(), Ledger(), ExitStack())
     around = surveyed(search)
     before = search.ledger.gradients
-    return leads_far(search, around), search.f_hat.grad_norm, search.ledger.gradients - before
+    return (
+        leads_far(search.f_hat, error_among_kinks(search.f_hat, around)),
+        search.f_hat.grad_norm,
+        search.ledger.gradients - before,
+    )
 
 
 def test_a_gradient_leads_far_down_where_values_fall_by_a_per_cent() -> None:

@@ -21,7 +21,7 @@ from unsaddle.curvature.krylov.runs import (
     values_bend_down,
     with_what_is_seen,
 )
-from unsaddle.curvature.krylov.steep import leads_down, leads_far
+from unsaddle.curvature.krylov.steep import REST_GRADIENTS, error_among_kinks, leads_down, leads_far
 from unsaddle.curvature.krylov.surroundings import SURVEY_GRADIENTS, allows, surveyed
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
@@ -71,10 +71,13 @@ def careful_search(search: Search) -> Candidate:
     seen = kept or failed
     if may_end and seen is not None and leads_down(search, seen.scale.smoothness):
         return kept or _undecided(search, seen, attempts)
+    if search.question.first_attempt_only and seen is not None:
+        return kept or _undecided(search, seen, attempts)
     may_lead_far = may_end and not around.has_memory
     while attempts.left:
         if may_lead_far and failed is not None and failed.claimed is None and not attempts.are_between_kinks:
-            may_lead_far, small = False, leads_far(search, around)
+            may_lead_far, error = False, error_among_kinks(search.f_hat, around)
+            small = leads_far(search.f_hat, error) if search.affords(REST_GRADIENTS) else math.inf
             if small < math.inf:
                 return replace(failed, vector=None, status=Status.NOT_CONFIRMED, small_gradient=small)
         attempt = opened(search, attempts.left.pop(0))
@@ -102,9 +105,12 @@ def careful_search(search: Search) -> Candidate:
             attempts.learn(failed)
         if may_end and leads_down(search, (kept or candidate).scale.smoothness):
             return kept or _undecided(search, candidate, attempts)
+        if search.question.first_attempt_only and (kept or failed) is not None:
+            break
     if kept is not None:
         return kept
     assert failed is not None
+    radius_is_open &= not search.question.first_attempt_only
     found = search_in_piece(search, failed, around) if radius_is_open else None
     if found is None and radius_is_open and search.question.seen_counts and not search.sampled:
         found = search_over_kinks(search, failed, around)

@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from unsaddle import vectors
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.search import Search
 from unsaddle.measure.noise import GRADIENT_ROUNDINGS
@@ -50,27 +51,33 @@ def leads_down(search: Search, smoothness: float) -> bool:
     return fall - f_hat.value_rounding >= HALF * length * slope
 
 
-def leads_far(search: Search, around: Survey) -> float:
+def leads_far(f_hat: DisplacedFunction, error: float) -> float:
     """The norm from which on a gradient leads far, or far down, if ∇f(x) is longer; else inf. Values decide.
 
     f falls by `MUCH` of itself along −∇f(x), or the way to rest is long, beyond the nearest kinks (`measure/rest.py`).
-    Either way no curvature at x is needed, which kinks may hide. Jumps at kinks are no error of ∇f(x), other noise is.
-    L1, which bounds the rounding of ∇f(x), is up to √d times the product along a random direction.
+    Either way no curvature at x is needed, which kinks may hide. `error` is that of ∇f(x).
     """
-    f_hat, norm = search.f_hat, search.f_hat.grad_norm
-    largest = math.sqrt(search.dimension) * around.curvature
-    rounding = torch.finfo(f_hat.x.dtype).eps * (norm + largest * f_hat.x_norm)
-    rounding = GRADIENT_ROUNDINGS * max(rounding, 0.0 if around.jumps else around.noise)
-    if not search.affords(REST_GRADIENTS) or norm <= rounding:
+    norm = f_hat.grad_norm
+    if norm <= error:
         return math.inf
     small = _falls_much(f_hat)
     if small == math.inf:
         radius = OVER_KINKS * (f_hat.x_norm or 1.0)
-        small = small_gradient(f_hat.f, f_hat.x, radius=radius, eps=norm, error=rounding)
-    if not small < norm - rounding:
+        small = small_gradient(f_hat.f, f_hat.x, radius=radius, eps=norm, error=error)
+    if not small < norm - error:
         return math.inf
     again = float(f_hat.f.value(f_hat.x))  # That of a solver which starts where it ended may have fallen by itself.
     return small if abs(again - f_hat.value0) <= f_hat.value_rounding else math.inf
+
+
+def error_among_kinks(f_hat: DisplacedFunction, around: Survey) -> float:
+    """The error of ∇f(x): jumps at kinks are none, other noise is.
+
+    L1, which bounds its rounding, is up to √d times the product along a random direction.
+    """
+    largest = math.sqrt(vectors.dimension(f_hat.x)) * around.curvature
+    rounding = torch.finfo(f_hat.x.dtype).eps * (f_hat.grad_norm + largest * f_hat.x_norm)
+    return GRADIENT_ROUNDINGS * max(rounding, 0.0 if around.jumps else around.noise)
 
 
 def _falls_much(f_hat: DisplacedFunction) -> float:

@@ -1,0 +1,52 @@
+"""F in float64, to be asked again where float32 hides the curvature."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from unsaddle import vectors
+from unsaddle.cost import Ledger
+from unsaddle.curvature.auto import free_memory
+from unsaddle.curvature.result import Curvature
+from unsaddle.objective import Objective, as_objective
+
+VECTORS = 24
+"""F is copied if so many float64 vectors fit into the free memory: a model, a batch, a basis."""
+
+VALUE, ABSOLUTE, GRADIENT, ROUNDINGS = 1e-3, 1e-6, 1e-2, 100.0
+"""F in float64 is taken for the same function if its value differs by this share at most, or by the second number, as
+a loss of nearly zero does; and its gradient by this share of ‖∇F‖ + L1·‖x‖ and so many times the noise measured."""
+
+
+def may_double(objective: Objective, x: Tensor, samples: int | None) -> bool:
+    """Whether F may be asked in float64, too: it is not sampled, and there is memory for copies of it."""
+    n, free = objective.num_samples, free_memory(x.device)
+    sampled = n is None or (samples is not None and samples < n)
+    fits = free is None or free >= VECTORS * 8 * vectors.dimension(x)
+    return x.dtype is torch.float32 and not sampled and fits and as_objective(objective).doubles
+
+
+def in_double(objective: Objective, x: Tensor, found: Curvature, ledger: Ledger) -> tuple[Objective, Tensor] | None:
+    """F and x in float64; None where that fails, or is not the same function. A gradient in each precision tells."""
+    try:
+        double, at = as_objective(objective).in_double(x, ledger), x.double()
+        value, grad = double.sample(ledger=ledger).value_and_grad(at)
+    except Exception:  # The caller's code may ask for float32 in ways that nobody foresees.
+        return None
+    here, in_float = objective.sample(ledger=ledger).value_and_grad(x)
+    smoothness, noise = (n if math.isfinite(n) else 0.0 for n in (found.smoothness, found.noise))
+    close = GRADIENT * (vectors.norm(grad) + smoothness * vectors.norm(at)) + ROUNDINGS * max(noise, found.jump)
+    same = abs(float(value) - float(here)) <= VALUE * abs(float(value)) + ABSOLUTE
+    return (double, at) if same and vectors.norm(grad - in_float) <= close else None
+
+
+def told_in(dtype: torch.dtype, found: Curvature) -> Curvature:
+    """The result of a search in float64, with its vectors in the caller's precision."""
+    direction = None if found.direction is None else found.direction.to(dtype)
+    start = None if found.start is None else found.start.to(dtype)
+    deciding = tuple(v.to(dtype) for v in found.deciding)
+    return replace(found, direction=direction, deciding=deciding, start=start, in_float64=True)

@@ -1,0 +1,87 @@
+"""Curvature that float32 hides: it is asked for in float64, on a copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from benchmarks.verdict_cases.landscape import barriers
+from tests.objectives.in_float32 import InFloat32
+from tests.objectives.traces import Everything
+from unsaddle import Function, ModelObjective, is_minimum, negative_curvature
+from unsaddle.cost import Ledger
+from unsaddle.curvature import in_double as doubling
+from unsaddle.curvature.extract import answer
+from unsaddle.curvature.in_double import in_double, may_double
+from unsaddle.curvature.question import Question
+from unsaddle.objectives import Stream
+
+X = torch.full((40,), 30.0)
+
+
+def test_what_may_be_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = Function(lambda x: (x**2).sum())
+    assert may_double(f, X, None)
+    assert not may_double(f, X.double(), None)
+    assert not may_double(
+        Stream(lambda x, rows: ((x - rows) ** 2).mean(), lambda n, g: torch.randn(n, 40, generator=g)), X, None
+    )
+    assert not may_double(InFloat32(f), X, None)
+    monkeypatch.setattr(doubling, "free_memory", lambda device: 24 * 8 * 40 - 1)
+    assert not may_double(f, X, None)
+
+
+def doubled(f: Any, x: Tensor = X) -> Any:
+    found = answer(f, x, Question(), Ledger())
+    return in_double(f, x, found, Ledger())
+
+
+def test_code_that_asks_for_float32_is_left_alone() -> None:
+    def fun(x: Tensor) -> Tensor:
+        if x.dtype is not torch.float32:
+            raise RuntimeError("float32 only")
+        return (x**2).sum()
+
+    assert doubled(Function(fun)) is None
+
+
+def test_another_function_in_float64_does_not_count() -> None:
+    assert doubled(Function(lambda x: (x**2).sum() * (1.0 if x.dtype is torch.float32 else 1.1))) is None
+    assert doubled(Function(lambda x: (x**2).sum() + (0.0 if x.dtype is torch.float32 else 100.0))) is None
+    objective, at = doubled(Function(lambda x: (x**2).sum()))
+    assert at.dtype is torch.float64
+    assert float(objective.sample().value(at)) == 40 * 900.0
+
+
+def test_a_wall_that_float32_cannot_pass_is_passed_in_float64() -> None:
+    case = barriers(2_000_037, "float32")
+    assert is_minimum(InFloat32(case.objective), case.x).kind == "undecided"
+    verdict = is_minimum(case.objective, case.x)
+    assert verdict.kind == "saddle"
+    assert verdict.curvature == pytest.approx(case.lowest, rel=1e-3)
+    assert verdict.direction is not None
+    assert verdict.direction.dtype is torch.float32
+    assert verdict.evidence.in_float64
+    assert "float64, on a copy" in verdict.reason
+
+
+def test_a_trained_network_with_kinks_is_asked_in_float64_and_left_as_it_was() -> None:
+    torch.manual_seed(1)
+    data, labels = torch.rand(64, 1, 8, 8), torch.randint(10, (64,))
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(10))
+    model(data)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(300):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(data), labels).backward()
+        optimizer.step()
+    f = ModelObjective(model, lambda m, b: nn.functional.cross_entropy(m(b[0]), b[1]), [(data, labels)])
+    trace = Everything(model)
+    found, alone = negative_curvature(f), negative_curvature(InFloat32(f))
+    trace.check(versions=False)
+    assert found.in_float64
+    assert not alone.in_float64
+    assert "float64, on a copy" in str(found)
