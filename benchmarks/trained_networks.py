@@ -92,6 +92,28 @@ def vit() -> nn.Module:
     return ViTForImageClassification(config)
 
 
+def resnet() -> nn.Module:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    sizes = {"num_channels": 1, "embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1]}
+    return ResNetForImageClassification(ResNetConfig(layer_type="basic", num_labels=10, **sizes))
+
+
+def mobilenet() -> nn.Module:
+    from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
+
+    sizes = {"num_channels": 1, "depth_multiplier": 0.35, "min_depth": 8, "num_labels": 10}
+    return MobileNetV2ForImageClassification(MobileNetV2Config(classifier_dropout_prob=0.0, **sizes))
+
+
+def vgg() -> nn.Module:
+    """VGG's pattern: convolution, batch norm, ReLU, max-pooling, three times."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise((1, 16, 32, 32)):
+        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(32 * 9, 10))
+
+
 def convolutional(activation: type[nn.Module], pool: type[nn.Module], side: int = 8) -> nn.Module:
     """Two convolutions and two linear layers, for square images."""
     return nn.Sequential(
@@ -136,6 +158,9 @@ def networks() -> dict[str, Callable[[], Network]]:
         "conv 28x28, GELU, mean pooling": lambda: convolution(nn.GELU, nn.AvgPool2d, 28),
         "MLP, ReLU": lambda: Network(perceptron(64, 64, 32, 10), images(), digit),
         "ViT (transformers), GELU": lambda: Network(vit(), images(), digit),
+        "ResNet (transformers), batch norm": lambda: Network(resnet(), images(28), digit),
+        "MobileNetV2 (transformers), batch norm": lambda: Network(mobilenet(), images(28), digit),
+        "VGG, batch norm": lambda: Network(vgg(), images(28), digit),
     }
 
 

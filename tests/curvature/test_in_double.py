@@ -15,7 +15,7 @@ from unsaddle import Function, ModelObjective, is_minimum, negative_curvature
 from unsaddle.cost import Ledger
 from unsaddle.curvature import in_double as doubling
 from unsaddle.curvature.extract import answer
-from unsaddle.curvature.in_double import in_double, may_double
+from unsaddle.curvature.in_double import may_double, posed_in_double
 from unsaddle.curvature.question import Question
 from unsaddle.objectives import Stream
 
@@ -34,9 +34,11 @@ def test_what_may_be_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not may_double(f, X, None)
 
 
-def doubled(f: Any, x: Tensor = X) -> Any:
-    found = answer(f, x, Question(), Ledger())
-    return in_double(f, x, found, Ledger())
+def doubled(f: Any) -> Any:
+    found = answer(f, X, Question(), Ledger())
+    asked = posed_in_double(f, X, Question(), found, Ledger())
+    assert asked.question.full_precision == (asked.objective is not f)
+    return asked
 
 
 def test_code_that_asks_for_float32_is_left_alone() -> None:
@@ -45,15 +47,15 @@ def test_code_that_asks_for_float32_is_left_alone() -> None:
             raise RuntimeError("float32 only")
         return (x**2).sum()
 
-    assert doubled(Function(fun)) is None
+    assert doubled(Function(fun)).x is X
 
 
 def test_another_function_in_float64_does_not_count() -> None:
-    assert doubled(Function(lambda x: (x**2).sum() * (1.0 if x.dtype is torch.float32 else 1.1))) is None
-    assert doubled(Function(lambda x: (x**2).sum() + (0.0 if x.dtype is torch.float32 else 100.0))) is None
-    objective, at = doubled(Function(lambda x: (x**2).sum()))
-    assert at.dtype is torch.float64
-    assert float(objective.sample().value(at)) == 40 * 900.0
+    assert doubled(Function(lambda x: (x**2).sum() * (1.0 if x.dtype is torch.float32 else 1.1))).x is X
+    assert doubled(Function(lambda x: (x**2).sum() + (0.0 if x.dtype is torch.float32 else 100.0))).x is X
+    asked = doubled(Function(lambda x: (x**2).sum()))
+    assert asked.x.dtype is torch.float64
+    assert float(asked.objective.sample().value(asked.x)) == 40 * 900.0
 
 
 def test_a_wall_that_float32_cannot_pass_is_passed_in_float64() -> None:

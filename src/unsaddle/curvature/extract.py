@@ -15,7 +15,7 @@ from unsaddle.cost import Ledger
 from unsaddle.curvature import auto
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extractor import Extractor
-from unsaddle.curvature.in_double import in_double, may_double, told_in
+from unsaddle.curvature.in_double import may_double, posed_in_double, told_in
 from unsaddle.curvature.posed import Posed, least_smoothness, posed
 from unsaddle.curvature.question import CLOSE, RELATIVE_GAMMA, Question
 from unsaddle.curvature.registry import EXTRACTORS
@@ -133,12 +133,13 @@ def _in_either_precision(objective: Objective, x: Tensor, question: Question) ->
     first = answer(objective, x, replace(question, first_attempt_only=True), ledger)
     if first.status not in NO_ANSWER and not first.over_kinks:
         return first
-    double = in_double(objective, x, first, ledger)
-    asked = posed(*((objective, x) if double is None else double), question, None).after(ledger.gradients)
+    asked = posed_in_double(objective, x, question, first, ledger).after(ledger.gradients)
     again = answer(asked.objective, asked.x, asked.question, ledger)
     if first.found and again.status not in (Status.FOUND, Status.NOTHING_FOUND):
-        return replace(first, cost=ledger.cost)
-    return again if double is None else told_in(x.dtype, again)
+        again = first
+    elif asked.question.full_precision:
+        again = told_in(x.dtype, again)
+    return replace(again, cost=ledger.cost)
 
 
 @with_its_ranks

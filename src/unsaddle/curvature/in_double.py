@@ -11,6 +11,8 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.auto import free_memory
+from unsaddle.curvature.posed import Posed, posed
+from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature
 from unsaddle.objective import Objective, as_objective
 
@@ -30,18 +32,24 @@ def may_double(objective: Objective, x: Tensor, samples: int | None) -> bool:
     return x.dtype is torch.float32 and not sampled and fits and as_objective(objective).doubles
 
 
-def in_double(objective: Objective, x: Tensor, found: Curvature, ledger: Ledger) -> tuple[Objective, Tensor] | None:
-    """F and x in float64; None where that fails, or is not the same function. A gradient in each precision tells."""
+def posed_in_double(objective: Objective, x: Tensor, question: Question, found: Curvature, ledger: Ledger) -> Posed:
+    """The question to F in float64; or to F as it is, where that fails, or is not the same function.
+
+    A gradient in each precision tells. `found` is what float32 saw.
+    """
+    own = posed(objective, x, question, None)
     try:
         double, at = as_objective(objective).in_double(x, ledger), x.double()
         value, grad = double.sample(ledger=ledger).value_and_grad(at)
     except Exception:  # The caller's code may ask for float32 in ways that nobody foresees.
-        return None
+        return own
     here, in_float = objective.sample(ledger=ledger).value_and_grad(x)
     smoothness, noise = (n if math.isfinite(n) else 0.0 for n in (found.smoothness, found.noise))
     close = GRADIENT * (vectors.norm(grad) + smoothness * vectors.norm(at)) + ROUNDINGS * max(noise, found.jump)
     same = abs(float(value) - float(here)) <= VALUE * abs(float(value)) + ABSOLUTE
-    return (double, at) if same and vectors.norm(grad - in_float) <= close else None
+    if not same or not vectors.norm(grad - in_float) <= close:
+        return own
+    return posed(double, at, replace(question, full_precision=True), None)
 
 
 def told_in(dtype: torch.dtype, found: Curvature) -> Curvature:

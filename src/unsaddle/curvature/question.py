@@ -55,6 +55,9 @@ class Question:
     ends_where_steep: bool = False
     """Leave out the searches among kinks where the gradient clearly leads down: x is not stationary, and that is told.
     Only where F is not sampled."""
+    full_precision: bool = False
+    """F computes in the precision of x all through. So what krylov finds and confirms nearest to x is no staircase, and
+    counts, whatever gradients do farther out: there are kinks."""
     first_attempt_only: bool = False
     """Leave out what krylov does where its first attempt fails, as F is asked in float64 then (`in_double`)."""
     accuracy: float = 0.1

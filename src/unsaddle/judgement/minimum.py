@@ -12,7 +12,7 @@ from torch import Tensor
 from unsaddle import checks
 from unsaddle.cost import Ledger
 from unsaddle.curvature.extract import NO_ANSWER
-from unsaddle.curvature.in_double import in_double, may_double, told_in
+from unsaddle.curvature.in_double import may_double, posed_in_double, told_in
 from unsaddle.curvature.posed import Posed, posed
 from unsaddle.curvature.question import CLOSE, Question
 from unsaddle.curvature.result import IN_FLOAT64, Status
@@ -139,12 +139,11 @@ def _in_either_precision(
     if settled or found.status in (Status.BUDGET_SPENT, Status.NOT_FINITE, Status.NOT_DETERMINISTIC):
         return first
     ledger = Ledger()
-    double = in_double(objective, x, found, ledger)
+    asked = posed_in_double(objective, x, question, found, ledger)
     cost = first.cost + ledger.cost
-    asked = posed(*((objective, x) if double is None else double), question, None).after(cost.gradients)
-    again = _in_either_metric(asked, eps, delta)
+    again = _in_either_metric(asked.after(cost.gradients), eps, delta)
     cost += again.cost
-    if double is not None:
+    if asked.question.full_precision:
         again = _of_a_gradient(again)
         if again.kind is Kind.UNDECIDED and first.kind is not Kind.UNDECIDED:
             return replace(first, cost=cost)
@@ -160,7 +159,7 @@ def _of_a_gradient(verdict: Verdict) -> Verdict:
     (low, high), off = verdict.interval, verdict.evidence.asymmetry
     if verdict.direction is None:
         return replace(verdict, interval=(low, max(high, verdict.evidence.lowest + off)))
-    if verdict.curvature + off >= 0.0:
+    if verdict.curvature + off >= 0.0 and not verdict.drop > 0.0:
         unknown = (math.nan, math.nan)
         verdict = replace(verdict, kind=Kind.UNDECIDED, reason=VALUES_DO_NOT_FALL, direction=None, interval=unknown)
         return replace(verdict, drop=math.nan, drop_interval=unknown, length=math.nan)

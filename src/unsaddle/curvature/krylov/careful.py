@@ -31,6 +31,9 @@ from unsaddle.measure.noise import FIRST_RADIUS
 SAME_SIZE = 1.25
 """L1 over kinks and between them differ by this factor at most, if both are that of the function."""
 
+BETWEEN_KINKS = 1e-2
+"""Where there are kinks within the first radius, this share of it may lie between them. float64 has room for it."""
+
 REPEATS = 10.0
 """If two gradients at the same point differ by more than this many σ, the function is not deterministic."""
 
@@ -49,12 +52,19 @@ def careful_search(search: Search) -> Candidate:
     around = surveyed(search) if search.question.survey_first or not radius_is_open else None
     first: KrylovCandidate | None = None
     kept: KrylovCandidate | None = None
-    if radius_is_open and (around is None or allows(around, search, FIRST_RADIUS[search.x.dtype])):
-        first = _at_first_radius(search)
+    allowed = around is None or allows(around, search, FIRST_RADIUS[search.x.dtype])
+    shares = (1.0, BETWEEN_KINKS) if search.question.full_precision else (1.0,) if allowed else ()
+    for share in shares if radius_is_open else ():
+        first = _at_first_radius(search, share)
         if first is not None and first.status is Status.BUDGET_SPENT:
             return replace(_out_of_budget(search, first, central=False), survey=around)
-        if first is not None and first.is_confirmed and not first.over_kinks:
-            return replace(first, survey=around)
+        sure = first is not None and first.is_confirmed and not first.over_kinks
+        if first is not None and sure and (allowed or first.claimed is not None):
+            return replace(first, survey=around, piece=0.0 if allowed and share == 1.0 else first.scale.radius)
+        if first is None or not first.over_kinks:
+            break
+    if not allowed and first is not None and first.claimed is None:
+        first = None  # Products that are not symmetric are not of a Hessian, nor of the gradient of F.
     around = surveyed(search) if around is None else around
     if around.again is not None:  # The first gradient is that of a solver that had not moved.
         search.f_hat.renew(around.again)
@@ -126,10 +136,10 @@ def _same_size(kept: KrylovCandidate, candidate: KrylovCandidate) -> bool:
     return max(sizes) <= SAME_SIZE * min(sizes)
 
 
-def _at_first_radius(search: Search) -> KrylovCandidate | None:
-    """The search at the first radius, with what it found measured; None without answer."""
+def _at_first_radius(search: Search, share: float) -> KrylovCandidate | None:
+    """The search at this share of the first radius, with what it found measured; None without answer."""
     f_hat, eps = search.f_hat, torch.finfo(search.x.dtype).eps
-    radius = FIRST_RADIUS[search.x.dtype] * f_hat.x_norm if f_hat.x_norm > 0.0 else math.sqrt(eps)
+    radius = share * FIRST_RADIUS[search.x.dtype] * f_hat.x_norm if f_hat.x_norm > 0.0 else math.sqrt(eps)
     settings = settings_for(search, num_steps=STEPS, smallest_radius=radius)
     candidate = run(search, settings, CHECK_GRADIENTS, search.question.keep_history)
     if candidate.status is Status.BUDGET_SPENT:
