@@ -79,9 +79,11 @@ def by_values(
     reach: float,
     reach_along: Callable[[Tensor], float],
     gradient: Callable[[Tensor], Tensor],
+    shortest: float,
 ) -> Callable[[Verdict], str]:
     """The rule of a function with kinks. `rise` is z ↦ F(x + z) − F(x) in float64; `reach` the nearest kink's distance,
-    and `reach_along(v)` that of the nearest one on the line x + sv, s of either sign.
+    and `reach_along(v)` that of the nearest one on the line x + sv, s of either sign. A direction along a kink leaves
+    it by its rounding, so that F rises along it nearer than at the `shortest` length.
 
     - *saddle* is right if F falls along v and along −v at one length, or if the Hessian holds along v as far as the
       resolution and vᵀHv < 0; one way is enough if the verdict says so, by `both_ways` or as "on one side of x". If it
@@ -105,7 +107,8 @@ def by_values(
             v = v / v.norm()
             curved = reach_along(v) > r and float(v @ hessian @ v) < 0.0
             enough = all if verdict.both_ways and not verdict.evidence.measurements[0].sided else any
-            fallen = any(enough(falls(sign * v, s, 0.0) for sign in (1.0, -1.0)) for s in lengths)
+            tried = [max(1.0, shortest / r) * s for s in lengths]
+            fallen = any(enough(falls(sign * v, s, 0.0) for sign in (1.0, -1.0)) for s in tried)
             if verdict.evidence.jump > 0.0 and verdict.evidence.over_kinks:
                 over = verdict.evidence.measurements[0].radius
                 curved = curved or rise(over * v) + rise(-over * v) < -2.0 * rounding
@@ -147,6 +150,7 @@ def kinked(
     eigenvalues, basis = torch.linalg.eigh(hessian)
     objective = low_precision(objective) if precision == "bf16" else objective
     downhill = tuple(v / v.norm() for v in (basis[:, 0], *known))
+    shortest = torch.finfo(x.dtype).eps * max(1.0, float(x.norm()))
     return Case(
         objective=objective,
         x=x,
@@ -155,7 +159,7 @@ def kinked(
         curvature=lambda v: float(v @ hessian @ v),
         seed=seed,
         reach=reach,
-        judge=by_values(rise, rounding, downhill, hessian, reach, reach_along, gradient),
+        judge=by_values(rise, rounding, downhill, hessian, reach, reach_along, gradient, shortest),
     )
 
 

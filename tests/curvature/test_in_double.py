@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from unsaddle import Function, ModelObjective, is_minimum, negative_curvature
 from unsaddle.cost import Ledger
 from unsaddle.curvature import in_double as doubling
 from unsaddle.curvature.extract import answer
-from unsaddle.curvature.in_double import may_double, posed_in_double
+from unsaddle.curvature.in_double import may_be_asked_again, may_double, posed_in_double
 from unsaddle.curvature.question import Question
+from unsaddle.curvature.result import Status
 from unsaddle.objectives import Stream
 
 X = torch.full((40,), 30.0)
@@ -25,7 +27,8 @@ X = torch.full((40,), 30.0)
 def test_what_may_be_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
     f = Function(lambda x: (x**2).sum())
     assert may_double(f, X, None)
-    assert not may_double(f, X.double(), None)
+    assert may_double(f, X.double(), None)
+    assert not may_double(f, X.half(), None)
     assert not may_double(
         Stream(lambda x, rows: ((x - rows) ** 2).mean(), lambda n, g: torch.randn(n, 40, generator=g)), X, None
     )
@@ -56,6 +59,30 @@ def test_another_function_in_float64_does_not_count() -> None:
     asked = doubled(Function(lambda x: (x**2).sum()))
     assert asked.x.dtype is torch.float64
     assert float(asked.objective.sample().value(asked.x)) == 40 * 900.0
+
+
+def test_float64_all_through_is_seen_and_float32_inside_is_not_taken_for_it() -> None:
+    own, inside = Function(lambda x: (x**2).sum()), Function(lambda x: (x.float() ** 2).sum().double())
+    x = X.double() / 7.0
+    found = answer(own, x, Question(), Ledger())
+    for f in (own, inside):
+        asked = posed_in_double(f, x, Question(), found, Ledger())
+        assert asked.question.full_precision
+        assert (asked.objective is f) == (f is own)
+
+
+def test_a_function_whose_gradient_was_another_one_at_another_call_is_not_asked_again() -> None:
+    found = answer(Function(lambda x: (x**2).sum()), X, Question(survey_first=True), Ledger())
+    assert found.survey is not None
+    assert may_be_asked_again(found, X)
+    assert not may_be_asked_again(replace(found, survey=replace(found.survey, again=X)), X)
+
+
+def test_what_float64_shows_to_be_constant_is_not_asked_again() -> None:
+    found = answer(Function(lambda x: x.sum()), X.double(), Question(), Ledger())
+    assert found.status is Status.FLAT
+    assert not may_be_asked_again(found, X.double())
+    assert may_be_asked_again(found, X)
 
 
 def test_a_wall_that_float32_cannot_pass_is_passed_in_float64() -> None:

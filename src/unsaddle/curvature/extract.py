@@ -15,11 +15,11 @@ from unsaddle.cost import Ledger
 from unsaddle.curvature import auto
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extractor import Extractor
-from unsaddle.curvature.in_double import may_double, posed_in_double, told_in
+from unsaddle.curvature.in_double import may_be_asked_again, may_double, posed_in_double, told_in
 from unsaddle.curvature.posed import Posed, least_smoothness, posed
 from unsaddle.curvature.question import CLOSE, RELATIVE_GAMMA, Question
 from unsaddle.curvature.registry import EXTRACTORS
-from unsaddle.curvature.result import Candidate, Curvature, Status
+from unsaddle.curvature.result import NO_ANSWER, Candidate, Curvature, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import batches, direction, noise
 from unsaddle.measure.direction import Measurement, Scale
@@ -28,15 +28,6 @@ from unsaddle.objective import Objective, point_of, with_its_ranks
 
 RETRIES = 8
 """A measured L1 that is too small is doubled at most so often."""
-
-NO_ANSWER = (
-    Status.NOT_CONFIRMED,
-    Status.PRECISION_TOO_LOW,
-    Status.SMOOTHNESS_EXCEEDED,
-    Status.FLAT,
-    Status.NOT_QUADRATIC,
-)
-"""Outcomes of a search in a metric that the metric may be to blame for."""
 
 UNKNOWN = Scale(gamma=math.nan, smoothness=math.nan, noise=math.nan, radius=math.nan)
 
@@ -128,16 +119,17 @@ def negative_curvature(
 
 
 def _in_either_precision(objective: Objective, x: Tensor, question: Question) -> Curvature:
-    """The answer in float32; or in float64, on a copy of F, where rounding or kinks hide the curvature."""
+    """The answer of a first attempt; or that in float64, on a copy of F, where rounding or kinks hide the curvature."""
     ledger = Ledger()
     first = answer(objective, x, replace(question, first_attempt_only=True), ledger)
-    if first.status not in NO_ANSWER and not first.over_kinks:
+    unanswered = first.status in (*NO_ANSWER, Status.NOT_FINITE) or first.over_kinks
+    if not unanswered or not may_be_asked_again(first, x):
         return first
     asked = posed_in_double(objective, x, question, first, ledger).after(ledger.gradients)
     again = answer(asked.objective, asked.x, asked.question, ledger)
     if first.found and again.status not in (Status.FOUND, Status.NOTHING_FOUND):
         again = first
-    elif asked.question.full_precision:
+    elif asked.objective is not objective:
         again = told_in(x.dtype, again)
     return replace(again, cost=ledger.cost)
 

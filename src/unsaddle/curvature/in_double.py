@@ -13,7 +13,7 @@ from unsaddle.cost import Ledger
 from unsaddle.curvature.auto import free_memory
 from unsaddle.curvature.posed import Posed, posed
 from unsaddle.curvature.question import Question
-from unsaddle.curvature.result import Curvature
+from unsaddle.curvature.result import Curvature, Status
 from unsaddle.objective import Objective, as_objective
 
 VECTORS = 24
@@ -23,19 +23,33 @@ VALUE, ABSOLUTE, GRADIENT, ROUNDINGS = 1e-3, 1e-6, 1e-2, 100.0
 """F in float64 is taken for the same function if its value differs by this share at most, or by the second number, as
 a loss of nearly zero does; and its gradient by this share of ‖∇F‖ + L1·‖x‖ and so many times the noise measured."""
 
+EXACT = 1e-10
+"""Up to this share of ‖∇F‖ + L1·‖x‖, the gradient of a float64 x shows that F computes in float64 itself."""
+
 
 def may_double(objective: Objective, x: Tensor, samples: int | None) -> bool:
-    """Whether F may be asked in float64, too: it is not sampled, and there is memory for copies of it."""
+    """Whether F may be asked in float64 all through: it is not sampled, and there is memory for copies of it."""
     n, free = objective.num_samples, free_memory(x.device)
     sampled = n is None or (samples is not None and samples < n)
     fits = free is None or free >= VECTORS * 8 * vectors.dimension(x)
-    return x.dtype is torch.float32 and not sampled and fits and as_objective(objective).doubles
+    return x.dtype in (torch.float32, torch.float64) and not sampled and fits and as_objective(objective).doubles
+
+
+def may_be_asked_again(found: Curvature, x: Tensor) -> bool:
+    """Whether float64 may tell more than a first attempt.
+
+    Not where the gradient at x was another one at another call, or not finite, nor where it is constant in float64.
+    """
+    has_memory = found.survey is not None and found.survey.has_memory
+    is_flat = found.status is Status.FLAT and x.dtype is torch.float64
+    ended = found.status in (Status.BUDGET_SPENT, Status.NOT_DETERMINISTIC) or found.cost.gradients <= 1
+    return not (has_memory or is_flat or ended)
 
 
 def posed_in_double(objective: Objective, x: Tensor, question: Question, found: Curvature, ledger: Ledger) -> Posed:
-    """The question to F in float64; or to F as it is, where that fails, or is not the same function.
+    """The question to F in float64 all through; or to F as it is, where that fails, or is not the same function.
 
-    A gradient in each precision tells. `found` is what float32 saw.
+    A gradient in each precision tells, also whether F computes in float64 itself. `found` is what was seen of F.
     """
     own = posed(objective, x, question, None)
     try:
@@ -47,9 +61,11 @@ def posed_in_double(objective: Objective, x: Tensor, question: Question, found: 
     smoothness, noise = (n if math.isfinite(n) else 0.0 for n in (found.smoothness, found.noise))
     close = GRADIENT * (vectors.norm(grad) + smoothness * vectors.norm(at)) + ROUNDINGS * max(noise, found.jump)
     same = abs(float(value) - float(here)) <= VALUE * abs(float(value)) + ABSOLUTE
-    if not same or not vectors.norm(grad - in_float) <= close:
+    off = vectors.norm(grad - in_float)
+    if not same or not off <= close:
         return own
-    return posed(double, at, replace(question, full_precision=True), None)
+    is_own = x.dtype is torch.float64 and off <= EXACT * close / GRADIENT
+    return posed(objective if is_own else double, at, replace(question, full_precision=True), None)
 
 
 def told_in(dtype: torch.dtype, found: Curvature) -> Curvature:

@@ -59,7 +59,8 @@ class Question:
     """F computes in the precision of x all through. So what krylov finds and confirms nearest to x is no staircase, and
     counts, whatever gradients do farther out: there are kinks."""
     first_attempt_only: bool = False
-    """Leave out what krylov does where its first attempt fails, as F is asked in float64 then (`in_double`)."""
+    """Leave out what krylov does where its first attempt fails, as F is asked in float64 then (`in_double`). Not where
+    gradients have memory: such an F is not asked again."""
     accuracy: float = 0.1
     """krylov returns a direction when its residual is at most this share of its curvature."""
     probe_radius: float | None = None

@@ -88,6 +88,16 @@ SMALL_JUMP = 1e-3
 """A jump that is less than this share of what the gradient changes by along a direction is rounding, and not told."""
 
 
+NO_ANSWER = (
+    Status.NOT_CONFIRMED,
+    Status.PRECISION_TOO_LOW,
+    Status.SMOOTHNESS_EXCEEDED,
+    Status.FLAT,
+    Status.NOT_QUADRATIC,
+)
+"""Outcomes that another look may change: without a metric, or in float64."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """The direction that an extractor suspects, before it is measured."""

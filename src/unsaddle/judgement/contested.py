@@ -40,6 +40,7 @@ def contested(
     generator: torch.Generator,
     *,
     sampled: bool,
+    full_precision: bool,
 ) -> tuple[Judgement, Gradient, FlatFall | None]:
     """The judgement after whoever may contest it: values, gradients farther out, and F along its gradient.
 
@@ -56,7 +57,7 @@ def contested(
         return Judgement(Kind.UNDECIDED, KINKS_TURN_UP if found.piece > 0.0 else VALUES_DO_NOT_FALL), seen, None
     if judgement.kind is Kind.SADDLE and not drop.both_ways and ends_within(f, x, found):
         return Judgement(Kind.UNDECIDED, F_ENDS.format(radius=found.measurements[0].radius)), seen, None
-    if contradicts(f, x, found, judgement.kind, seen.unit * (seen.least - seen.eps), generator):
+    if not full_precision and contradicts(f, x, found, judgement.kind, seen.unit * (seen.least - seen.eps), generator):
         return Judgement(Kind.UNDECIDED, STAIRCASE), seen, None
     # The gradient is asked only if it may promise more: at a saddle it is zero, and this costs nothing.
     may_be_better = seen.follows_l1 and seen.least * abs(drop.length) > MAY_BE_BETTER * drop.value > 0.0
@@ -68,7 +69,7 @@ def contested(
             return Judgement(Kind.NOT_STATIONARY, BETTER_WAY.format(**ways)), seen._replace(eps=small), None
     if judgement.kind is not Kind.MINIMUM or sampled:
         return judgement, seen, None
-    if steps_next_to_x(f, x, found, generator):
+    if not full_precision and steps_next_to_x(f, x, found, generator):
         return Judgement(Kind.UNDECIDED, STAIRCASE), seen, None
     falls = flat_fall(f, x, found)
     if falls is not None:

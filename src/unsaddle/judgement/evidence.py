@@ -64,7 +64,8 @@ def verdict_of_search(asked: Posed, eps: float | None, delta: float) -> Verdict:
     own, stretch = asked.own(found), asked.stretch(found)
     scaled = replace(own, smoothness=own.smoothness / seen.unit**2)
     judgement = judge(scaled, **seen.known, missed=missed, more_samples=advice, fall=drop.value)
-    judgement, seen, falls = contested(judgement, seen, found, f, x, drop, generator, sampled=drawn is not None)
+    known = {"sampled": drawn is not None, "full_precision": question.full_precision}
+    judgement, seen, falls = contested(judgement, seen, found, f, x, drop, generator, **known)
     if falls is not None:
         found = replace(found, deciding=(falls.direction, *found.deciding[1:]))
         own, falls = asked.own(found), falls._replace(length=asked.stretch(found) * falls.length)

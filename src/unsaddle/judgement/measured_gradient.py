@@ -69,8 +69,9 @@ def measured_gradient(
     if math.isfinite(found.noise):
         if drawn is not None:
             norm, error, variance = batches.gradient_norm(there, at, drawn, delta / 2.0, generator, ledger)
-        error += GRADIENT_ROUNDINGS * _rounding(found, x) / unit
-        if drawn is None and _rounds(found, x) and norm - error <= eps < norm + error:
+        exact = asked.question.full_precision  # Then jumps of the gradient farther out are no error of the one at x.
+        error += GRADIENT_ROUNDINGS * (_rounding_of_x(found, x) if exact else _rounding(found, x)) / unit
+        if drawn is None and not exact and _rounds(found, x) and norm - error <= eps < norm + error:
             mean = averaged_gradient(f, at, generator)
             if mean.norm + mean.error(delta / 2.0) <= eps:  # If it is not small, that may be truncation.
                 norm, error = mean.norm, mean.error(delta / 2.0)
@@ -90,6 +91,11 @@ def _rounds(found: Curvature, x: Tensor) -> bool:
     if found.piece > 0.0 or around is None or around.jumps:
         return False
     return x.dtype == torch.float32 or around.nearest > 0.0
+
+
+def _rounding_of_x(found: Curvature, x: Tensor) -> float:
+    """That of a gradient which is computed in the precision of x all through, and of x itself."""
+    return torch.finfo(x.dtype).eps * (found.gradient_norm + found.smoothness * vectors.norm(x))
 
 
 def _rounding(found: Curvature, x: Tensor) -> float:

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from unsaddle import checks
 from unsaddle.cost import Ledger
-from unsaddle.curvature.extract import NO_ANSWER
-from unsaddle.curvature.in_double import may_double, posed_in_double, told_in
+from unsaddle.curvature.in_double import may_be_asked_again, may_double, posed_in_double, told_in
 from unsaddle.curvature.posed import Posed, posed
 from unsaddle.curvature.question import CLOSE, Question
-from unsaddle.curvature.result import IN_FLOAT64, Status
+from unsaddle.curvature.result import IN_FLOAT64, NO_ANSWER
+from unsaddle.judgement.beyond_kinks import lower_beyond
 from unsaddle.judgement.evidence import verdict_of_search
 from unsaddle.judgement.flat_direction import NO_MINIMUM
 from unsaddle.judgement.judge import Kind
@@ -136,14 +136,16 @@ def _in_either_precision(
     first = verdict_of_search(posed(objective, x, short, None), eps, delta)
     found = first.evidence
     settled = NO_MINIMUM in first.reason if first.kind is Kind.UNDECIDED else not found.over_kinks
-    if settled or found.status in (Status.BUDGET_SPENT, Status.NOT_FINITE, Status.NOT_DETERMINISTIC):
+    if settled or not may_be_asked_again(found, x):
         return first
     ledger = Ledger()
     asked = posed_in_double(objective, x, question, found, ledger)
     cost = first.cost + ledger.cost
     again = _in_either_metric(asked.after(cost.gradients), eps, delta)
+    if again.kind is Kind.UNDECIDED and NO_MINIMUM not in again.reason and asked.question.full_precision:
+        again = lower_beyond(asked.objective, again)
     cost += again.cost
-    if asked.question.full_precision:
+    if asked.objective is not objective:
         again = _of_a_gradient(again)
         if again.kind is Kind.UNDECIDED and first.kind is not Kind.UNDECIDED:
             return replace(first, cost=cost)

@@ -145,7 +145,7 @@ def small_gradient(f: SampledFunction, x: Tensor, *, radius: float, eps: float, 
             return unless_it_falls_much(at)
         before, length = at, math.inf
     assert before is not None
-    if before.rest <= error:
+    if not before.rest > error:
         return unless_it_falls_much(before)
     step, promised = _up_to(before, far)
     if not any(confirms(step, share, promised) for share in SHARES):

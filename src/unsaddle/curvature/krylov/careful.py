@@ -81,7 +81,8 @@ def careful_search(search: Search) -> Candidate:
     seen = kept or failed
     if may_end and seen is not None and leads_down(search, seen.scale.smoothness):
         return kept or _undecided(search, seen, attempts)
-    if search.question.first_attempt_only and seen is not None:
+    only_first = search.question.first_attempt_only and not around.has_memory
+    if only_first and seen is not None:
         return kept or _undecided(search, seen, attempts)
     may_lead_far = may_end and not around.has_memory
     while attempts.left:
@@ -115,12 +116,12 @@ def careful_search(search: Search) -> Candidate:
             attempts.learn(failed)
         if may_end and leads_down(search, (kept or candidate).scale.smoothness):
             return kept or _undecided(search, candidate, attempts)
-        if search.question.first_attempt_only and (kept or failed) is not None:
+        if only_first and (kept or failed) is not None:
             break
     if kept is not None:
         return kept
     assert failed is not None
-    radius_is_open &= not search.question.first_attempt_only
+    radius_is_open &= not only_first
     found = search_in_piece(search, failed, around) if radius_is_open else None
     if found is None and radius_is_open and search.question.seen_counts and not search.sampled:
         found = search_over_kinks(search, failed, around)
