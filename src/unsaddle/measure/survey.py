@@ -80,7 +80,7 @@ class Survey:
     steady: bool = False
     """Whether the products on the near and on the far rung agree."""
     jumps: bool = False
-    """Whether gradients of float32 jump farther out as at kinks, and not as in half precision."""
+    """Whether gradients jump farther out as at kinks, and not as in half precision."""
 
     @property
     def has_memory(self) -> bool:

@@ -27,6 +27,7 @@ from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import noise
 from unsaddle.measure.noise import FIRST_RADIUS
+from unsaddle.measure.survey import Survey
 
 SAME_SIZE = 1.25
 """L1 over kinks and between them differ by this factor at most, if both are that of the function."""
@@ -51,6 +52,7 @@ def careful_search(search: Search) -> Candidate:
     radius_is_open = search.question.smallest_radius is None and gradient_error(search.f_hat) == 0.0
     around = surveyed(search) if search.question.survey_first or not radius_is_open else None
     first: KrylovCandidate | None = None
+    nothing: KrylovCandidate | None = None
     kept: KrylovCandidate | None = None
     allowed = around is None or allows(around, search, FIRST_RADIUS[search.x.dtype])
     shares = (1.0, BETWEEN_KINKS) if search.question.full_precision else (1.0,) if allowed else ()
@@ -61,7 +63,10 @@ def careful_search(search: Search) -> Candidate:
         sure = first is not None and first.is_confirmed and not first.over_kinks
         if first is not None and sure and (allowed or first.claimed is not None):
             return replace(first, survey=around, piece=0.0 if allowed and share == 1.0 else first.scale.radius)
-        if first is None or not first.over_kinks:
+        if first is not None and first.vector is None and not allowed and search.affords(CHECK_GRADIENTS):
+            first, quadratic = checked(search.f_hat, first, central=False)
+            nothing = first if quadratic else None
+        if first is None or nothing is not None or not (first.vector is None or first.over_kinks):
             break
     if not allowed and first is not None and first.claimed is None:
         first = None  # Products that are not symmetric are not of a Hessian, nor of the gradient of F.
@@ -77,7 +82,8 @@ def careful_search(search: Search) -> Candidate:
         failed, first = replace(first, survey=around).with_jump(), None
         attempts.learn(failed)
     # Where half precision may be inside, gradients alone do not make a point not stationary: the searches tell.
-    may_end = search.question.ends_where_steep and not search.sampled and not around.suspicious
+    may_end = search.question.ends_where_steep and not search.sampled
+    may_end &= search.question.full_precision or not around.suspicious
     seen = kept or failed
     if may_end and seen is not None and leads_down(search, seen.scale.smoothness):
         return kept or _undecided(search, seen, attempts)
@@ -85,10 +91,14 @@ def careful_search(search: Search) -> Candidate:
     if only_first and seen is not None:
         return kept or _undecided(search, seen, attempts)
     may_lead_far = may_end and not around.has_memory
+    if nothing is not None:
+        found = _among_kinks(search, replace(nothing, survey=around), around, may_lead_far=may_lead_far)
+        if found is not None:
+            return found
+        may_lead_far = False
     while attempts.left:
         if may_lead_far and failed is not None and failed.claimed is None and not attempts.are_between_kinks:
-            may_lead_far, error = False, error_among_kinks(search.f_hat, around)
-            small = leads_far(search.f_hat, error) if search.affords(REST_GRADIENTS) else math.inf
+            may_lead_far, small = False, _small_gradient(search, around)
             if small < math.inf:
                 return replace(failed, vector=None, status=Status.NOT_CONFIRMED, small_gradient=small)
         attempt = opened(search, attempts.left.pop(0))
@@ -126,6 +136,26 @@ def careful_search(search: Search) -> Candidate:
     if found is None and radius_is_open and search.question.seen_counts and not search.sampled:
         found = search_over_kinks(search, failed, around)
     return _undecided(search, failed, attempts) if found is None else found
+
+
+def _small_gradient(search: Search, around: Survey) -> float:
+    """The norm from which on the gradient leads far, if ∇f(x) is longer (`leads_far`); else inf."""
+    exact = search.question.full_precision
+    error = error_among_kinks(search.f_hat, replace(around, jumps=True) if exact else around)
+    return leads_far(search.f_hat, error) if search.affords(REST_GRADIENTS) else math.inf
+
+
+def _among_kinks(
+    search: Search, nothing: KrylovCandidate, around: Survey, *, may_lead_far: bool
+) -> KrylovCandidate | None:
+    """The answer where nothing is below −γ next to x, between kinks: the gradient leads far, or how f bends over them.
+
+    None where values do not bear that out: kinks are few, and large.
+    """
+    small = _small_gradient(search, around) if may_lead_far else math.inf
+    if small < math.inf:
+        return replace(nothing, status=Status.NOT_CONFIRMED, small_gradient=small)
+    return search_over_kinks(search, nothing, around) if search.question.seen_counts else None
 
 
 def _same_size(kept: KrylovCandidate, candidate: KrylovCandidate) -> bool:

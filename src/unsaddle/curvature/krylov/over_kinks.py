@@ -1,4 +1,4 @@
-"""The search over kinks, in float32: how f bends over a distance that holds many of them. The last resort of a verdict.
+"""The search over kinks: how f bends over a distance that holds many of them. The last resort of a verdict.
 
 In a network with ReLU or max-pooling that has come to rest, kinks lie nearer to x than its rounding. No Hessian can be
 seen there. Over a thousandth of ‖x‖ they average out, products are nearly symmetric, and values tell whether f rises.
@@ -40,10 +40,11 @@ def search_over_kinks(search: Search, failed: KrylovCandidate, around: Survey) -
 
     A direction counts if the curvature along it is negative at half and twice the radius, too, and a value is lower.
     "Nothing" counts if along the lowest direction f bends up, at the radius and at twice that, and every value is
-    higher. Only where gradients of float32 jump as at kinks: in half precision values cannot tell.
+    higher. Only where gradients jump as at kinks: in half precision values cannot tell.
     """
     f_hat, x = search.f_hat, search.x
-    if not around.jumps or around.has_memory or not search.affords(2 * STEPS + CHECKS):
+    are_kinks = around.jumps or search.question.full_precision
+    if not are_kinks or around.has_memory or not search.affords(2 * STEPS + CHECKS):
         return None
     radius = OVER_KINKS * (f_hat.x_norm or 1.0)
     how = {"smallest_radius": radius, "largest_radius": radius, "central": True}
@@ -55,7 +56,7 @@ def search_over_kinks(search: Search, failed: KrylovCandidate, around: Survey) -
     v = v / vectors.norm(v)
     near, at, far = (symmetric_difference(f_hat.f, x, v, share * radius) for share in RADII)
     rises = _rises(f_hat, v, radius)
-    found = replace(found, survey=around, jump=max(failed.jump, found.asymmetry * radius))
+    found = replace(found, survey=replace(around, jumps=True), jump=max(failed.jump, found.asymmetry * radius))
     if found.status is Status.NOTHING_FOUND:
         bends_up = min(at, far) > -found.scale.gamma / 2.0
         return replace(found, upper=max(at, far)) if bends_up and all(rise > 0.0 for rise in rises) else None

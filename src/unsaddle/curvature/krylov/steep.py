@@ -24,6 +24,9 @@ HALF = 0.5
 """F has to fall by this share of what the gradient promises over that length. With a curvature of L1 along it, it falls
 by more; across a kink that x lies beside, F rises."""
 
+PROMISED = 10.0
+"""A fall is the gradient's if it is at most so many times what a straight line promises."""
+
 OVER_KINKS = 3e-3
 """Differences of gradients over this share of ‖x‖ see how f bends beyond its nearest kinks. In trained networks of
 convolutions, with ReLU and max-pooling, products are most symmetric at 1e-3 to 3e-3, in float32 and in float64."""
@@ -83,7 +86,8 @@ def error_among_kinks(f_hat: DisplacedFunction, around: Survey) -> float:
 def _falls_much(f_hat: DisplacedFunction) -> float:
     """The norm at which f would fall by `MUCH` no farther than `NEAREST` away; inf if it does not fall by that.
 
-    On the opposite side f may not fall by half as much: there a kink or curvature would make the fall. Six values.
+    On the opposite side f may not fall by half as much: there a kink or curvature would make the fall. Nor may it fall
+    by far more than the gradient promises: there a kink farther out would. Six values.
     """
 
     def fall(share: float) -> float:
@@ -92,6 +96,8 @@ def _falls_much(f_hat: DisplacedFunction) -> float:
 
     for share in DOWN:
         fallen = fall(share)
-        if fallen > max(f_hat.value_rounding, MUCH * abs(f_hat.value0)) and fall(-share) < fallen / 2.0:
+        promised = share * max(1.0, f_hat.x_norm) * f_hat.grad_norm
+        much = fallen > max(f_hat.value_rounding, MUCH * abs(f_hat.value0))
+        if much and fallen <= PROMISED * promised and fall(-share) < fallen / 2.0:
             return f_hat.grad_norm * NEAREST / share
     return math.inf
