@@ -25,11 +25,15 @@ from unsaddle.measure.survey import Survey
 STEPS = 2 * STEPS_BETWEEN_KINKS
 """The most steps of the search, of two gradients each."""
 
-CHECKS = 6
+CHECKS = 10
 """Gradients that check the result."""
 
 RADII, LENGTHS = (0.5, 1.0, 2.0), (1.0, 2.0, 4.0)
 """Radii, in those of the search, at which the lowest direction is measured again, and lengths at which values are."""
+
+NEARER = 0.1
+"""At this share of the radius the highest curvature is the same if there are kinks; it is less than this share of it if
+the Hessian is zero at x."""
 
 EVEN = 0.1
 """Products may be asymmetric up to this share of L1. More of it is a few kinks, not the mean of many."""
@@ -50,7 +54,7 @@ def search_over_kinks(search: Search, failed: KrylovCandidate, around: Survey) -
     how = {"smallest_radius": radius, "largest_radius": radius, "central": True}
     found = run(search, settings_for(search, num_steps=STEPS, **how), CHECKS, search.question.keep_history)
     known = found.vector is not None or found.deciding
-    if found.exhausted or not known or found.asymmetry > EVEN * found.scale.smoothness:
+    if found.exhausted or not known or found.asymmetry > EVEN * found.scale.smoothness or _vanishes(f_hat, found):
         return None
     v = found.vector if found.vector is not None else found.deciding[0]
     v = v / vectors.norm(v)
@@ -70,6 +74,15 @@ def search_over_kinks(search: Search, failed: KrylovCandidate, around: Survey) -
     )
     falls = any(rise < 0.0 for rise in rises) and max(near, at, far) < 0.0
     return replace(found, vector=v, measured=seen, bound=math.inf) if falls and seen.is_negative else None
+
+
+def _vanishes(f_hat: DisplacedFunction, found: KrylovCandidate) -> bool:
+    """Whether the highest curvature vanishes towards x: the Hessian is zero there, and these are no kinks. Four
+    gradients."""
+    v = found.deciding[-1] if found.deciding else found.vector
+    assert v is not None
+    near, far = (symmetric_difference(f_hat.f, f_hat.x, v, share * found.scale.radius) for share in (NEARER, 1.0))
+    return abs(near) < NEARER * abs(far)
 
 
 def _rises(f_hat: DisplacedFunction, v: torch.Tensor, radius: float) -> list[float]:
