@@ -56,6 +56,7 @@ ELSEWHERE = {
     "baselines/test_sncg.py": ["baselines/lowest_curvature.py"],
     "curvature/krylov/test_careful.py": [
         "curvature/krylov/attempts.py",
+        "curvature/krylov/next_to_x.py",
         "curvature/krylov/quadratic.py",
         "curvature/krylov/surroundings.py",
     ],

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import torch
-
-from unsaddle.curvature.krylov.attempts import STEPS, Attempt, Attempts, opened
+from unsaddle.curvature.krylov.attempts import Attempt, Attempts, opened
 from unsaddle.curvature.krylov.certificate import KrylovCandidate
+from unsaddle.curvature.krylov.next_to_x import NextToX, look_next_to_x, out_of_budget
 from unsaddle.curvature.krylov.over_kinks import search_over_kinks
 from unsaddle.curvature.krylov.piece import search_in_piece
 from unsaddle.curvature.krylov.quadratic import CHECK_GRADIENTS, checked
@@ -17,23 +16,18 @@ from unsaddle.curvature.krylov.runs import (
     measured_along,
     measured_between_kinks,
     run,
-    settings_for,
     values_bend_down,
     with_what_is_seen,
 )
 from unsaddle.curvature.krylov.steep import REST_GRADIENTS, error_among_kinks, leads_down, leads_far
-from unsaddle.curvature.krylov.surroundings import SURVEY_GRADIENTS, allows, surveyed
+from unsaddle.curvature.krylov.surroundings import SURVEY_GRADIENTS, surveyed
 from unsaddle.curvature.result import Candidate, Status
 from unsaddle.curvature.search import Inconclusive, Search
 from unsaddle.measure import noise
-from unsaddle.measure.noise import FIRST_RADIUS
 from unsaddle.measure.survey import Survey
 
 SAME_SIZE = 1.25
 """L1 over kinks and between them differ by this factor at most, if both are that of the function."""
-
-BETWEEN_KINKS = 1e-2
-"""Where there are kinks within the first radius, this share of it may lie between them. float64 has room for it."""
 
 REPEATS = 10.0
 """If two gradients at the same point differ by more than this many σ, the function is not deterministic."""
@@ -51,25 +45,10 @@ def careful_search(search: Search) -> Candidate:
         raise Inconclusive(Status.BUDGET_SPENT)
     radius_is_open = search.question.smallest_radius is None and gradient_error(search.f_hat) == 0.0
     around = surveyed(search) if search.question.survey_first or not radius_is_open else None
-    first: KrylovCandidate | None = None
-    nothing: KrylovCandidate | None = None
-    kept: KrylovCandidate | None = None
-    allowed = around is None or allows(around, search, FIRST_RADIUS[search.x.dtype])
-    shares = (1.0, BETWEEN_KINKS) if search.question.full_precision else (1.0,) if allowed else ()
-    for share in shares if radius_is_open else ():
-        first = _at_first_radius(search, share)
-        if first is not None and first.status is Status.BUDGET_SPENT:
-            return replace(_out_of_budget(search, first, central=False), survey=around)
-        sure = first is not None and first.is_confirmed and not first.over_kinks
-        if first is not None and sure and (allowed or first.claimed is not None):
-            return replace(first, survey=around, piece=0.0 if allowed and share == 1.0 else first.scale.radius)
-        if first is not None and first.vector is None and not allowed and search.affords(CHECK_GRADIENTS):
-            first, quadratic = checked(search.f_hat, first, central=False)
-            nothing = first if quadratic else None
-        if first is None or nothing is not None or not (first.vector is None or first.over_kinks):
-            break
-    if not allowed and first is not None and first.claimed is None:
-        first = None  # Products that are not symmetric are not of a Hessian, nor of the gradient of F.
+    near = look_next_to_x(search, around) if radius_is_open else NextToX()
+    if near.answer is not None:
+        return near.answer
+    first, kept = near.left, None
     around = surveyed(search) if around is None else around
     if around.again is not None:  # The first gradient is that of a solver that had not moved.
         search.f_hat.renew(around.again)
@@ -91,8 +70,8 @@ def careful_search(search: Search) -> Candidate:
     if only_first and seen is not None:
         return kept or _undecided(search, seen, attempts)
     may_lead_far = may_end and not around.has_memory
-    if nothing is not None:
-        found = _among_kinks(search, replace(nothing, survey=around), around, may_lead_far=may_lead_far)
+    if near.nothing is not None:
+        found = _among_kinks(search, replace(near.nothing, survey=around), around, may_lead_far=may_lead_far)
         if found is not None:
             return found
         may_lead_far = False
@@ -110,7 +89,7 @@ def careful_search(search: Search) -> Candidate:
         if candidate.exhausted and not attempt.only_finds:
             if failed is not None:  # It has more to say, but excludes nothing.
                 return replace(failed, vector=None, status=Status.BUDGET_SPENT, bound=math.inf)
-            return _out_of_budget(search, candidate, attempt.settings.central)
+            return out_of_budget(search, candidate, attempt.settings.central)
         if candidate.exhausted or candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
             if failed is None and not attempt.only_finds:
                 return candidate
@@ -167,21 +146,6 @@ def _same_size(kept: KrylovCandidate, candidate: KrylovCandidate) -> bool:
     return max(sizes) <= SAME_SIZE * min(sizes)
 
 
-def _at_first_radius(search: Search, share: float) -> KrylovCandidate | None:
-    """The search at this share of the first radius, with what it found measured; None without answer."""
-    f_hat, eps = search.f_hat, torch.finfo(search.x.dtype).eps
-    radius = share * FIRST_RADIUS[search.x.dtype] * f_hat.x_norm if f_hat.x_norm > 0.0 else math.sqrt(eps)
-    settings = settings_for(search, num_steps=STEPS, smallest_radius=radius)
-    candidate = run(search, settings, CHECK_GRADIENTS, search.question.keep_history)
-    if candidate.status is Status.BUDGET_SPENT:
-        return candidate
-    if candidate.exhausted or candidate.status not in (Status.FOUND, Status.NOTHING_FOUND):
-        return None
-    rounding = eps * (f_hat.grad_norm + candidate.scale.smoothness * f_hat.x_norm)
-    candidate = replace(candidate, scale=replace(candidate.scale, noise=rounding))
-    return candidate if candidate.vector is None else measured_along(f_hat, candidate, not search.question.survey_first)
-
-
 def _decided(search: Search, candidate: KrylovCandidate, attempt: Attempt) -> tuple[KrylovCandidate, bool]:
     """The candidate with what checks tell, and whether they bear it out: a direction is measured, "nothing" asks that
     f is quadratic."""
@@ -199,17 +163,6 @@ def _decided(search: Search, candidate: KrylovCandidate, attempt: Attempt) -> tu
     if quadratic:
         return with_what_is_seen(search, candidate), True
     return replace(candidate, status=Status.NOT_QUADRATIC), False
-
-
-def _out_of_budget(search: Search, candidate: KrylovCandidate, central: bool) -> KrylovCandidate:
-    """A search that the budget ended. What it has seen and excluded so far counts if f is quadratic."""
-    quadratic = False
-    if candidate.deciding:
-        candidate, quadratic = checked(search.f_hat, candidate, central)
-    if not quadratic:
-        return replace(candidate, status=Status.BUDGET_SPENT, bound=math.inf)
-    seen = with_what_is_seen(search, candidate)
-    return replace(seen, status=Status.BUDGET_SPENT if seen.vector is None else Status.FOUND)
 
 
 def _undecided(search: Search, failed: KrylovCandidate, attempts: Attempts) -> KrylovCandidate:
