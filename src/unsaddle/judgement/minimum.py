@@ -135,7 +135,8 @@ def _in_either_precision(
     short = replace(question, first_attempt_only=question.max_gradients is None)
     first = verdict_of_search(posed(objective, x, short, None), eps, delta)
     found = first.evidence
-    settled = NO_MINIMUM in first.reason if first.kind is Kind.UNDECIDED else not found.over_kinks
+    answered = found.status not in NO_ANSWER and not found.over_kinks
+    settled = NO_MINIMUM in first.reason if first.kind is Kind.UNDECIDED else answered
     if settled or not may_be_asked_again(found, x):
         return first
     ledger = Ledger()
