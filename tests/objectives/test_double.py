@@ -54,10 +54,20 @@ def test_what_is_written_in_place_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("low", [torch.float16, torch.bfloat16])
-def test_half_precision_inside_is_refused(low: torch.dtype) -> None:
+@pytest.mark.parametrize("how", [lambda x, low: x.to(low), lambda x, low: x.half(), lambda x, low: x.bfloat16()])
+def test_half_precision_inside_is_gone(low: torch.dtype, how: Callable[[Tensor, torch.dtype], Tensor]) -> None:
     weights = X.to(low)
-    with pytest.raises(TypeError, match="computes in torch"):
-        doubled(lambda x: torch.mul(x, weights))(X.double())
+    found = doubled(lambda x: (how(x, low) * weights).sum())(X.double())
+    assert float(found) == float((X.double() * weights.double()).sum())
+
+
+def test_autocast_inside_is_gone() -> None:
+    def fun(x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return nn.functional.linear(A, x).square().sum()
+
+    found = gradient(Function(fun).in_double(X, Ledger()), X.double())
+    assert (found - 2.0 * A.double().T @ (A.double() @ X.double())).norm() <= 1e-13 * found.norm()
 
 
 def gradient(objective: BaseObjective, x: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ VECTORS = 24
 
 VALUE, ABSOLUTE, GRADIENT, ROUNDINGS = 1e-3, 1e-6, 1e-2, 100.0
 """F in float64 is taken for the same function if its value differs by this share at most, or by the second number, as
-a loss of nearly zero does; and its gradient by this share of ‖∇F‖ + L1·‖x‖ and so many times the noise measured."""
+a loss of nearly zero does, or as the noise of gradients explains, as of autocast; and its gradient by this share of
+‖∇F‖ + L1·‖x‖ and so many times that noise."""
 
 EXACT = 1e-10
 """Up to this share of ‖∇F‖ + L1·‖x‖, the gradient of a float64 x shows that F computes in float64 itself."""
@@ -59,13 +60,15 @@ def posed_in_double(objective: Objective, x: Tensor, question: Question, found: 
         return own
     here, in_float = objective.sample(ledger=ledger).value_and_grad(x)
     smoothness, noise = (n if math.isfinite(n) else 0.0 for n in (found.smoothness, found.noise))
-    close = GRADIENT * (vectors.norm(grad) + smoothness * vectors.norm(at)) + ROUNDINGS * max(noise, found.jump)
-    same = abs(float(value) - float(here)) <= VALUE * abs(float(value)) + ABSOLUTE
+    length, rounding = vectors.norm(at), max(noise, found.jump)
+    close = GRADIENT * (vectors.norm(grad) + smoothness * length) + ROUNDINGS * rounding
+    same = abs(float(value) - float(here)) <= VALUE * abs(float(value)) + ABSOLUTE + rounding * length
     off = vectors.norm(grad - in_float)
     if not same or not off <= close:
         return own
-    is_own = x.dtype is torch.float64 and off <= EXACT * close / GRADIENT
-    return posed(objective if is_own else double, at, replace(question, full_precision=True), None)
+    if x.dtype is torch.float64 and off <= EXACT * close / GRADIENT:
+        return posed(objective, x, replace(question, full_precision=True), None)
+    return posed(double, at, replace(question, full_precision=True, gradient_off=off), None)
 
 
 def told_in(dtype: torch.dtype, found: Curvature) -> Curvature:

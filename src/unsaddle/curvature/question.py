@@ -58,6 +58,8 @@ class Question:
     full_precision: bool = False
     """F computes in the precision of x all through. So what krylov finds and confirms nearest to x is no staircase, and
     counts, whatever gradients do farther out: there are kinks."""
+    gradient_off: float = 0.0
+    """How far ∇F(x) is from that in the caller's precision, which is all that the caller can follow."""
     first_attempt_only: bool = False
     """Leave out what krylov does where its first attempt fails, as F is asked in float64 then (`in_double`). Not where
     gradients have memory: such an F is not asked again."""

@@ -71,6 +71,8 @@ def measured_gradient(
             norm, error, variance = batches.gradient_norm(there, at, drawn, delta / 2.0, generator, ledger)
         exact = asked.question.full_precision  # Then jumps of the gradient farther out are no error of the one at x.
         error += GRADIENT_ROUNDINGS * (_rounding_of_x(found, x) if exact else _rounding(found, x)) / unit
+        if norm - error > eps:
+            error = max(error, asked.question.gradient_off / unit)
         if drawn is None and not exact and _rounds(found, x) and norm - error <= eps < norm + error:
             mean = averaged_gradient(f, at, generator)
             if mean.norm + mean.error(delta / 2.0) <= eps:  # If it is not small, that may be truncation.

@@ -135,7 +135,8 @@ def _in_either_precision(
     short = replace(question, first_attempt_only=question.max_gradients is None)
     first = verdict_of_search(posed(objective, x, short, None), eps, delta)
     found = first.evidence
-    answered = found.status not in NO_ANSWER and not found.over_kinks
+    is_exact = x.dtype is torch.float64 or found.survey is None or not found.survey.suspicious
+    answered = found.status not in NO_ANSWER and not found.over_kinks and is_exact
     settled = NO_MINIMUM in first.reason if first.kind is Kind.UNDECIDED else answered
     if settled or not may_be_asked_again(found, x):
         return first

@@ -18,17 +18,20 @@ from unsaddle.objective import Oracle
 
 T = TypeVar("T")
 
-LOWER = (torch.float16, torch.bfloat16)
+LOWER = (torch.float32, torch.float16, torch.bfloat16)
+
+TO_LOWER = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
 
 REACHED = 10_000
 """The most objects that are looked through for what a function holds."""
 
 
 class Doubling(TorchFunctionMode):
-    """Inside, every function of torch takes float32 tensors as float64 ones, and a wish for float32 as one for float64.
+    """Inside, every function of torch takes tensors of less precision as float64 ones, and a wish for it as one for
+    float64.
 
-    So a function that holds float32 data can be called with a float64 vector. What is written in place keeps its dtype.
-    Half precision raises a TypeError.
+    So a function that holds float32 data, or computes in bfloat16, can be called with a float64 vector, and its
+    rounding is gone. What is written in place keeps its dtype.
 
     >>> weights = torch.ones(2)
     >>> with Doubling():
@@ -41,7 +44,7 @@ class Doubling(TorchFunctionMode):
         written = args[:1] if _writes(func) else ()
         given = (*written, *(_doubled(arg) for arg in args[len(written) :]))
         named = {name: arg if name == "out" else _doubled(arg) for name, arg in kwargs.items()}
-        return (torch.Tensor.double if func is torch.Tensor.float else func)(*given, **named)
+        return (torch.Tensor.double if func in TO_LOWER else func)(*given, **named)
 
 
 def _writes(func: Any) -> bool:
@@ -51,14 +54,12 @@ def _writes(func: Any) -> bool:
 
 
 def _doubled(given: Any) -> Any:
-    """Tensors and dtypes in nested lists and tuples: float64 in place of float32."""
+    """Tensors and dtypes in nested lists and tuples: float64 in place of less."""
     if isinstance(given, Tensor):
-        if given.dtype in LOWER:
-            raise TypeError(f"the function computes in {given.dtype} inside, and float64 around that shows its steps")
-        return given.double() if given.dtype is torch.float32 else given
+        return given.double() if given.dtype in LOWER else given
     if type(given) in (list, tuple):
         return type(given)(_doubled(part) for part in given)
-    return torch.float64 if given is torch.float32 else given
+    return torch.float64 if isinstance(given, torch.dtype) and given in LOWER else given
 
 
 def doubled(function: Callable[..., T]) -> Callable[..., T]:

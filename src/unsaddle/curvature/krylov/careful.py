@@ -29,6 +29,9 @@ from unsaddle.measure.survey import Survey
 SAME_SIZE = 1.25
 """L1 over kinks and between them differ by this factor at most, if both are that of the function."""
 
+ROUNDINGS = 3.0
+"""What gradients differ by along a direction is noise up to so many σ."""
+
 REPEATS = 10.0
 """If two gradients at the same point differ by more than this many σ, the function is not deterministic."""
 
@@ -158,11 +161,21 @@ def _decided(search: Search, candidate: KrylovCandidate, attempt: Attempt) -> tu
     if candidate.vector is not None:
         candidate = measured_along(f_hat, candidate, to_the_ground=central and not attempt.narrow)
         confirmed = candidate.is_confirmed and (not attempt.narrow or values_bend_down(f_hat, candidate))
+        confirmed = confirmed and not _is_noise(search, candidate)
         return (replace(candidate, jump=attempt.met), True) if confirmed else (candidate, False)
     candidate, quadratic = checked(f_hat, candidate, central)
     if quadratic:
         return with_what_is_seen(search, candidate), True
     return replace(candidate, status=Status.NOT_QUADRATIC), False
+
+
+def _is_noise(search: Search, candidate: KrylovCandidate) -> bool:
+    """Whether the noise that the survey met explains the curvature, as that of a solver does next to x. That of kinks
+    is none."""
+    around, seen = candidate.survey, candidate.measured
+    if around is None or seen is None or around.jumps or search.question.full_precision:
+        return False
+    return abs(seen.curvature) * seen.radius <= ROUNDINGS * around.noise
 
 
 def _undecided(search: Search, failed: KrylovCandidate, attempts: Attempts) -> KrylovCandidate:
