@@ -294,6 +294,11 @@ class BaseObjective(ABC):
         """Whether it has an `in_double`."""
         return False
 
+    @property
+    def double_size(self) -> int:
+        """How many numbers `in_double` copies."""
+        return 0
+
     def in_double(self, x: Tensor, ledger: Ledger) -> BaseObjective:
         """The same function of a float64 x, computed in float64 on copies of what it holds.
 
@@ -366,6 +371,10 @@ class Forwarding(BaseObjective):
     @property
     def doubles(self) -> bool:
         return getattr(self._objective, "doubles", False)
+
+    @property
+    def double_size(self) -> int:
+        return getattr(self._objective, "double_size", 0)
 
     def in_double(self, x: Tensor, ledger: Ledger) -> BaseObjective:
         double = copy.copy(self)

@@ -33,8 +33,12 @@ def test_what_may_be_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
         Stream(lambda x, rows: ((x - rows) ** 2).mean(), lambda n, g: torch.randn(n, 40, generator=g)), X, None
     )
     assert not may_double(InFloat32(f), X, None)
-    monkeypatch.setattr(doubling, "free_memory", lambda device: 24 * 8 * 40 - 1)
-    assert not may_double(f, X, None)
+    head = ModelObjective(nn.Linear(3, 2), lambda m, b: m(b[0]).sum(), [(torch.ones(1, 3),)], parameters="bias")
+    for objective, x, needed in ((f, X, 24 * 40), (head, head.point, 24 * 2 + 4 * 8)):
+        monkeypatch.setattr(doubling, "free_memory", lambda device, free=8 * needed: free)
+        assert may_double(objective, x, None)
+        monkeypatch.setattr(doubling, "free_memory", lambda device, free=8 * needed - 1: free)
+        assert not may_double(objective, x, None)
 
 
 def doubled(f: Any) -> Any:

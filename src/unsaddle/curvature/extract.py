@@ -79,7 +79,8 @@ def negative_curvature(
             extractor="neon+", which runs Algorithm 2 as printed if `decrease`, 𝓕, is among them.
 
     Returns:
-        The direction with its measured curvature, or the reason why there is none; and the cost.
+        The direction with its measured curvature, or the reason why there is none; and the cost. Where float32,
+        autocast or kinks hide the curvature, krylov asks F again in float64, on a copy of it (`in_float64`).
 
     >>> from unsaddle import Function
     >>> saddle = Function(lambda x: x[0] ** 2 - x[1] ** 2 + x[1] ** 4 / 4)

@@ -16,8 +16,9 @@ from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.objective import Objective, as_objective
 
-VECTORS = 24
-"""F is copied if so many float64 vectors fit into the free memory: a model, a batch, a basis."""
+VECTORS, COPIES = 24, 4
+"""F is copied if so many float64 vectors like x fit into the free memory, a basis, and so many times what F holds:
+a copy in its own precision and one in float64, and what a gradient takes."""
 
 VALUE, ABSOLUTE, GRADIENT, ROUNDINGS = 1e-3, 1e-6, 1e-2, 100.0
 """F in float64 is taken for the same function if its value differs by this share at most, or by the second number, as
@@ -32,8 +33,9 @@ def may_double(objective: Objective, x: Tensor, samples: int | None) -> bool:
     """Whether F may be asked in float64 all through: it is not sampled, and there is memory for copies of it."""
     n, free = objective.num_samples, free_memory(x.device)
     sampled = n is None or (samples is not None and samples < n)
-    fits = free is None or free >= VECTORS * 8 * vectors.dimension(x)
-    return x.dtype in (torch.float32, torch.float64) and not sampled and fits and as_objective(objective).doubles
+    asked = as_objective(objective)
+    fits = free is None or free >= 8 * (VECTORS * vectors.dimension(x) + COPIES * asked.double_size)
+    return x.dtype in (torch.float32, torch.float64) and not sampled and fits and asked.doubles
 
 
 def may_be_asked_again(found: Curvature, x: Tensor) -> bool:

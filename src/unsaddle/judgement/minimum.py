@@ -86,6 +86,10 @@ def is_minimum(
           negative curvature does. Negative curvature that was seen is told as well.
         - *undecided*: the reason says what to do.
 
+    Where float32, autocast, or kinks such as those of ReLU hide the curvature, F is asked again in float64: on a copy
+    of the function, the model and the data. The reason says so. That needs memory for 24 float64 vectors of the size of
+    x, an F that torch computes, all samples, and no `metric`. Nothing of the copy stays.
+
     On samples the confidence covers every part of the data down to a share of 0.3 %; a part that is rarer, and that
     no sample contains, may change the verdict. So at least 250 samples are needed at δ = 0.05, or an eighth of all. A
     search takes `samples` a gradient, and a minimum takes eight searches. The gradient, the curvature along a direction

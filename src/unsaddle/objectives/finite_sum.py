@@ -95,6 +95,10 @@ class FiniteSum(BaseObjective):
     def doubles(self) -> bool:
         return self.ranks is None
 
+    @property
+    def double_size(self) -> int:
+        return sum(rows.numel() for rows in self._tensors)
+
     def in_double(self, x: Tensor, ledger: Ledger) -> FiniteSum:
         check_keeps_nothing(self._make_oracle, lambda: self.sample(ledger=ledger).grad(x))
         rows = (t.double() if t.dtype is torch.float32 else t for t in self._tensors)

@@ -142,6 +142,10 @@ class ModelObjective(OverParameters):
     def doubles(self) -> bool:
         return self.ranks is None and self._scaler is None and self._skip_hooks
 
+    @property
+    def double_size(self) -> int:
+        return sum(held.numel() for m in self._modules for held in (*m.parameters(), *m.buffers()))
+
     def in_double(self, x: Tensor, ledger: Ledger) -> ModelObjective:
         double = copy.copy(self)
         own = copy.deepcopy((getattr(self._model, "_orig_mod", self._model), self._loss))
