@@ -78,15 +78,17 @@ def test_float64_all_through_is_seen_and_float32_inside_is_not_taken_for_it() ->
 def test_a_function_whose_gradient_was_another_one_at_another_call_is_not_asked_again() -> None:
     found = answer(Function(lambda x: (x**2).sum()), X, Question(survey_first=True), Ledger())
     assert found.survey is not None
-    assert may_be_asked_again(found, X)
-    assert not may_be_asked_again(replace(found, survey=replace(found.survey, again=X)), X)
+    assert may_be_asked_again(found, X, Question())
+    assert may_be_asked_again(found, X, Question(max_gradients=found.cost.gradients + 40))
+    assert not may_be_asked_again(found, X, Question(max_gradients=found.cost.gradients + 39))
+    assert not may_be_asked_again(replace(found, survey=replace(found.survey, again=X)), X, Question())
 
 
 def test_what_float64_shows_to_be_constant_is_not_asked_again() -> None:
     found = answer(Function(lambda x: x.sum()), X.double(), Question(), Ledger())
     assert found.status is Status.FLAT
-    assert not may_be_asked_again(found, X.double())
-    assert may_be_asked_again(found, X)
+    assert not may_be_asked_again(found, X.double(), Question())
+    assert may_be_asked_again(found, X, Question())
 
 
 def test_a_wall_that_float32_cannot_pass_is_passed_in_float64() -> None:

@@ -124,7 +124,7 @@ def _in_either_precision(objective: Objective, x: Tensor, question: Question) ->
     ledger = Ledger()
     first = answer(objective, x, replace(question, first_attempt_only=True), ledger)
     unanswered = first.status in (*NO_ANSWER, Status.NOT_FINITE) or first.over_kinks
-    if not unanswered or not may_be_asked_again(first, x):
+    if not unanswered or not may_be_asked_again(first, x, question):
         return first
     asked = posed_in_double(objective, x, question, first, ledger).after(ledger.gradients)
     again = answer(asked.objective, asked.x, asked.question, ledger)

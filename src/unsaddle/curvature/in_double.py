@@ -25,6 +25,9 @@ VALUE, ABSOLUTE, GRADIENT, ROUNDINGS = 1e-3, 1e-6, 1e-2, 100.0
 a loss of nearly zero does, or as the noise of gradients explains, as of autocast; and its gradient by this share of
 ‖∇F‖ + L1·‖x‖ and so many times that noise."""
 
+LEAST_BUDGET = 40
+"""Gradients that have to be left: four for the copy, and 34 below which no search begins."""
+
 EXACT = 1e-10
 """Up to this share of ‖∇F‖ + L1·‖x‖, the gradient of a float64 x shows that F computes in float64 itself."""
 
@@ -38,11 +41,13 @@ def may_double(objective: Objective, x: Tensor, samples: int | None) -> bool:
     return x.dtype in (torch.float32, torch.float64) and not sampled and fits and asked.doubles
 
 
-def may_be_asked_again(found: Curvature, x: Tensor) -> bool:
-    """Whether float64 may tell more than a first attempt.
+def may_be_asked_again(found: Curvature, x: Tensor, question: Question) -> bool:
+    """Whether float64 may tell more than a first attempt, and the budget allows it.
 
     Not where the gradient at x was another one at another call, or not finite, nor where it is constant in float64.
     """
+    if question.max_gradients is not None and question.max_gradients - found.cost.gradients < LEAST_BUDGET:
+        return False
     has_memory = found.survey is not None and found.survey.has_memory
     is_flat = found.status is Status.FLAT and x.dtype is torch.float64
     ended = found.status in (Status.BUDGET_SPENT, Status.NOT_DETERMINISTIC) or found.cost.gradients <= 1

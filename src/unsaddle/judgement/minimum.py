@@ -142,7 +142,7 @@ def _in_either_precision(
     is_exact = x.dtype is torch.float64 or found.survey is None or not found.survey.suspicious
     answered = found.status not in NO_ANSWER and not found.over_kinks and is_exact
     settled = NO_MINIMUM in first.reason if first.kind is Kind.UNDECIDED else answered
-    if settled or not may_be_asked_again(found, x):
+    if settled or not may_be_asked_again(found, x, question):
         return first
     ledger = Ledger()
     asked = posed_in_double(objective, x, question, found, ledger)

@@ -181,7 +181,7 @@ def _is_noise(search: Search, candidate: KrylovCandidate) -> bool:
 def _undecided(search: Search, failed: KrylovCandidate, attempts: Attempts) -> KrylovCandidate:
     """What the last attempt left, with the cause if it is not the function's shape."""
     f, x, radius = search.f_hat.f, search.x, failed.scale.radius
-    if not noise.repeats(f, x, radius, REPEATS * attempts.noise, search.generator):
+    if search.affords(2) and not noise.repeats(f, x, radius, REPEATS * attempts.noise, search.generator):
         return replace(failed, vector=None, status=Status.NOT_DETERMINISTIC)
     if attempts.too_coarse(failed.scale.gamma):
         known = failed.deciding if failed.vector is None else (failed.vector,)
