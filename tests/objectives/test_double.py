@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,22 @@ def test_autocast_inside_is_gone() -> None:
 
     found = gradient(Function(fun).in_double(X, Ledger()), X.double())
     assert (found - 2.0 * A.double().T @ (A.double() @ X.double())).norm() <= 1e-13 * found.norm()
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda x: x.numpy(),
+        lambda x: np.asarray(x),
+        lambda x: x.tolist(),
+        lambda x: x.__dlpack__(),
+        lambda x: x.data_ptr(),
+    ],
+)
+def test_code_outside_of_torch_is_refused(way: Callable[[Tensor], Any]) -> None:
+    with pytest.raises(TypeError, match="leaves torch"):
+        doubled(way)(X.double())
+    assert doubled(lambda x: x.to(int).tolist())(X.double()) == X.to(int).tolist()
 
 
 def gradient(objective: BaseObjective, x: Tensor) -> Tensor:

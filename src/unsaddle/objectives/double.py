@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 LOWER = (torch.float32, torch.float16, torch.bfloat16)
 
+OUT_OF_TORCH = ("numpy", "__array__", "tolist", "__dlpack__", "data_ptr", "untyped_storage")
+"""Ways out of torch. What computes there may do so in float32, unseen."""
+
 TO_LOWER = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
 
 REACHED = 10_000
@@ -31,7 +34,7 @@ class Doubling(TorchFunctionMode):
     float64.
 
     So a function that holds float32 data, or computes in bfloat16, can be called with a float64 vector, and its
-    rounding is gone. What is written in place keeps its dtype.
+    rounding is gone. What is written in place keeps its dtype. Ways out of torch raise a TypeError.
 
     >>> weights = torch.ones(2)
     >>> with Doubling():
@@ -40,7 +43,9 @@ class Doubling(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        if name in OUT_OF_TORCH and torch.is_floating_point(args[0]):
+            raise TypeError(f"the function leaves torch, by Tensor.{name}, for code that may compute in float32")
         written = args[:1] if _writes(func) else ()
         given = (*written, *(_doubled(arg) for arg in args[len(written) :]))
         named = {name: arg if name == "out" else _doubled(arg) for name, arg in kwargs.items()}
