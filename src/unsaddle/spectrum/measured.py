@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.measure.direction import CLAIMED
 from unsaddle.spectrum.ends import dot_matrix, errors
-from unsaddle.spectrum.hessian import Hessian
+from unsaddle.spectrum.hessian import FARTHER_OUT, Hessian
 from unsaddle.vectors import Array
 
 
@@ -34,26 +34,58 @@ class Measured(NamedTuple):
 
 
 def measured(
-    hessian: Hessian, found: Sequence[Tensor], claimed: Array, largest: float, mask: Tensor | None
+    hessian: Hessian,
+    found: Sequence[Tensor],
+    claimed: Array,
+    largest: float,
+    mask: Tensor | None,
+    room: Callable[[Array], Array] | None = None,
 ) -> Measured:
     """Rayleigh and Ritz on orthonormal vectors, with products on the other side of x, twice as far out as the search.
 
     `claimed` are the curvatures along the vectors by the search. Three times the difference, as for a single direction
     (`measure.direction`), the rounding along it, and the error by the residual make the error of a value.
 
-    Cost: one gradient a vector, two where products are central. Memory: as many vectors again, twice.
+    Most of the difference is often the third derivative. If some error is larger than `room` has for its value,
+    products are taken on the same side, too, and their mean with the others has none.
+
+    Cost: one gradient a vector, two where products are central, or errors too large. Memory: as many vectors again,
+    twice.
     """
     products = [hessian.measure(v, largest) for v in found]
+    _restrict(products, mask)
+    seen = _ritz(hessian, found, products, claimed, largest, central=False)
+    if room is None or not seen.is_finite or not hessian.is_one_sided(largest):
+        return seen
+    if (seen.errors <= room(seen.values)).all():
+        return seen
+    slopes = np.empty(len(found))
+    for i, (v, w) in enumerate(zip(found, products, strict=True)):
+        other = hessian.opposite(v, largest)
+        _restrict([other], mask)
+        here, there = vectors.dots((v, other), (v, w))
+        slopes[i] = (here - there) / 2.0  # Of the third derivative, at the radius of these products.
+        w.add_(other).div_(2.0)
+    return _ritz(hessian, found, products, claimed - slopes / FARTHER_OUT, largest, central=True)
+
+
+def _restrict(products: Sequence[Tensor], mask: Tensor | None) -> None:
     if mask is not None:
         for w in products:
             w.mul_(mask)
-    projected = dot_matrix(list(found), products)
+
+
+def _ritz(
+    hessian: Hessian, found: Sequence[Tensor], products: Sequence[Tensor], claimed: Array, largest: float, central: bool
+) -> Measured:
+    projected = dot_matrix(list(found), list(products))
     squares = np.array(vectors.dots(*((w, w) for w in products)))
     if not (np.isfinite(projected).all() and np.isfinite(squares).all()):
         nothing = np.full(len(found), math.nan)
         return Measured(nothing, nothing, nothing, list(found))
     off = CLAIMED * np.abs(projected.diagonal() - claimed) + hessian.error_along(claimed, largest)
-    np.fill_diagonal(projected, hessian.both(claimed, projected.diagonal().copy(), largest))
+    if not central:
+        np.fill_diagonal(projected, hessian.both(claimed, projected.diagonal().copy(), largest))
     pairs = torch.linalg.eigh(torch.from_numpy((projected + projected.T) / 2.0))
     # Processors round eigenvectors differently, and all ranks must turn their parts alike.
     own = torch.cat([pairs.eigenvalues, pairs.eigenvectors.flatten()]).numpy()
