@@ -70,6 +70,8 @@ class Goal:
     """A Ritz value counts as known if its error is at most this share of it."""
     delta: float = 0.05
     """The probability that the random start hides an eigenvector."""
+    alone: float = 0.0
+    """The same for a run that sees nothing beyond its levels, if it is larger than `delta`."""
     num_steps: int = 10_000
     patience: int = 10_000
     """A run that sees nothing beyond its levels in so many steps ends."""
@@ -136,7 +138,8 @@ def explore(
 
     Cost: one gradient a step, two where products are central. Memory: capacity + 1 vectors.
     """
-    d, allowed = space.dimension, log_unlucky(space.dimension, goal.delta)
+    d = space.dimension
+    allowed, alone = log_unlucky(d, goal.delta), log_unlucky(d, max(goal.delta, goal.alone))
     capacity = max(1, min(capacity, d))
     process: KrylovProcess
 
@@ -165,7 +168,7 @@ def explore(
         low, high = goal.wanted(seen.values, capacity // 2)
         if exhausted:
             return end(Stop.EVERYTHING)
-        lacking = _lacking(process, goal, low, high, allowed)
+        lacking = _lacking(process, goal, low, high, allowed if low or high else alone)
         if lacking == 0.0:
             return end(Stop.DONE)
         waiting = low == high == 0 and goal.patience < goal.num_steps

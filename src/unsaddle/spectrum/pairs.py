@@ -36,9 +36,10 @@ SMALL_BASIS, FOR_EACH_PAIR = 64, 4
 """By default a basis of pairs has so many vectors, and at least so many for each pair, if that many bytes hold them. A
 larger one takes about as many gradients, and more time a step: it leaves the cache."""
 
-LOOKS, SHARE = 30, 1.0 / 3.0
+LOOKS = 30
 """Looks for copies of degenerate eigenvalues, each from another start, go on while they find some. A look that finds
-nothing ends with its proof, or after this share of the steps of the first run: it then proves less."""
+nothing ends with its proof at δ, or after as many steps as the first run: it then proves less. After a third of them,
+it had missed copies in 11 of 144 spectra; after half of them, in one."""
 
 NEAR = 0.3
 """A look takes out vectors with residuals up to this share of the tolerance: what is left of them beyond the level is
@@ -97,7 +98,7 @@ def eigenpairs(
     nothing more. All values are then measured again, on the other side of x and at another radius; on both sides where
     errors are larger than the tolerance.
 
-    Cost: one gradient a step, usually some tens for each end; a third as many again for the second look; one or two for
+    Cost: one gradient a step, usually some tens for each end; up to as many again for the second look; one or two for
     each pair. Twice that where noise asks for products from both sides.
 
     >>> from unsaddle import Function
@@ -172,8 +173,9 @@ def pairs_of(
             above=above,
             tolerance=goal.tolerance,
             delta=min(goal.delta, START_DELTA),
+            alone=goal.delta,
             num_steps=int(min(goal.num_steps, left)),
-            patience=math.ceil(SHARE * steps) if stop is Stop.DONE else goal.num_steps,
+            patience=steps if stop is Stop.DONE else goal.num_steps,
             rounding=hessian.rounding(largest) + NEAR * goal.tolerance * min(abs(below), abs(above)),
         )
         run = explore(hessian, space, again, capacity, generator, largest)
