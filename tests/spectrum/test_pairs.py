@@ -217,3 +217,12 @@ def test_no_copy_of_a_degenerate_eigenvalue_is_missed(seed: int) -> None:
     problem = prescribed_spectrum(torch.from_numpy(spectrum))
     found = eigenpairs(problem.objective, torch.zeros(len(spectrum)).double(), lowest=3, highest=3, seed=seed)
     assert found.values == pytest.approx(np.r_[spectrum[:3], spectrum[-3:]], rel=0.01)
+
+
+def test_a_crowd_at_the_ends_does_not_keep_a_small_basis_busy() -> None:
+    """Fifty eigenvalues within a per cent of each end: any ten of them are the ten lowest, to the tolerance."""
+    spectrum = np.cos(np.linspace(0.0, np.pi, 1200))
+    problem = prescribed_spectrum(torch.from_numpy(spectrum))
+    found = eigenpairs(problem.objective, torch.zeros(1200).double(), lowest=10, highest=10, basis=50)
+    assert found.values == pytest.approx(np.repeat([-1.0, 1.0], 10), rel=0.01)
+    assert found.cost.gradients < 2000
