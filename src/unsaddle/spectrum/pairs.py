@@ -41,10 +41,6 @@ LOOKS = 30
 nothing ends with its proof at δ, or after as many steps as the first run: it then proves less. After a third of them,
 it had missed copies in 11 of 144 spectra; after half of them, in one."""
 
-UNPROVEN = 0.5
-"""δ of a first run that a look follows. The look proves the same and more; at so much, it hardly ever finds something
-that the first run would have found."""
-
 NEAR = 0.3
 """A look takes out vectors with residuals up to this share of the tolerance: what is left of them beyond the level is
 within it. Smaller ones may be out of reach for a small basis, in a crowd around the level."""
@@ -161,7 +157,6 @@ def pairs_of(
     first_goal = replace(
         goal,
         lowest=d - goal.highest if d <= min(FEW_DIMENSIONS, capacity) else goal.lowest,
-        delta=max(goal.delta, UNPROVEN) if looks else goal.delta,
         num_steps=int(min(goal.num_steps, STEPS_A_DIMENSION * d, hessian.steps_left(max_gradients, 0.0))),
     )
     run = explore(hessian, space, first_goal, capacity, generator)
