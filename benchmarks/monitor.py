@@ -43,8 +43,8 @@ SMOOTHING = 0.1
 """Label smoothing of the conv net. Without it the digits are learnt by heart within some hundred steps, and λ_max is
 then that of a few rows: it changes by half between batches of 512, and there is no truth to be within 5 % of."""
 CASES = {
-    "GPT-2, SGD": ("GPT-2", lambda p: torch.optim.SGD(p, lr=0.1), 2400),
-    "GPT-2, AdamW": ("GPT-2", lambda p: torch.optim.AdamW(p, lr=1e-3), 2400),
+    "GPT-2, SGD": ("GPT-2", lambda p: torch.optim.SGD(p, lr=0.1), 4500),
+    "GPT-2, AdamW": ("GPT-2", lambda p: torch.optim.AdamW(p, lr=1e-3), 4500),
     "conv net, SGD": ("conv, GELU", lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9), 9000),
     "conv net, AdamW": ("conv, GELU", lambda p: torch.optim.AdamW(p, lr=1e-3), 9000),
 }

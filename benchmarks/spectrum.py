@@ -51,7 +51,9 @@ from unsaddle.problems import embedded_digits, prescribed_spectrum, sigmoid_leas
 
 K = 10
 WITHIN, GRADIENTS_A_PRODUCT, EXACT, L1 = 0.01, 1.2, 0.99, 0.02
-NETWORKS = ("GPT-2", "TransformerEncoder, GELU", "GRU", "conv, GELU")
+NETWORKS = ("GPT-2", "TransformerEncoder, GELU", "GRU", "conv, GELU", "conv 28x28, GELU")
+PAPERS = ((1797, 2000), (6000, 5000))
+"""n and d of the paper's function."""
 DELTA = 0.05
 
 
@@ -89,12 +91,19 @@ def network_case(name: str, make: Callable[[], Network], args: Namespace) -> Cas
     return Case(name, objective, objective.point, truth(*in_double(network, rows)), network, rows)
 
 
-def paper_case(args: Namespace) -> Case:
-    problem = sigmoid_least_squares(*embedded_digits(num_features=2000))
-    x = torch.randn(2000, generator=torch.Generator().manual_seed(args.seed), dtype=torch.float64)
+def paper_case(n: int, d: int, args: Namespace) -> Case:
+    """On embedded digits. 6000 and 5000 are the sizes of the paper's data; rows are then drawn again, with noise."""
+    generator = torch.Generator().manual_seed(args.seed)
+    features, labels = embedded_digits(num_features=d)
+    if n > len(labels):
+        rows = torch.randint(len(labels), (n,), generator=generator)
+        features, labels = features[rows], labels[rows]
+        features += 0.1 * features.std() * torch.randn(features.shape, generator=generator, dtype=torch.float64)
+    problem = sigmoid_least_squares(features, labels)
+    x = torch.randn(d, generator=generator, dtype=torch.float64)
     exact = problem.objective.sample(hessian=True)
     assert isinstance(exact, SecondOrderFunction)
-    return Case("the paper's function, d = 2000", problem.objective, x, truth(exact, x))
+    return Case(f"the paper's function, n = {n}, d = {d}", problem.objective, x, truth(exact, x))
 
 
 def look(case: Case, args: Namespace, report: Report) -> list[str]:
@@ -179,7 +188,7 @@ def indices(args: Namespace, report: Report) -> None:
         spent[family].append(found.cost.gradients / found.dimension)
 
     relu = (relu_network(seed, args.steps) for seed in range(args.seed, args.seed + args.relu))
-    for i, case in enumerate(chain(index_cases(args.indices, args.seed), relu)):
+    for i, case in enumerate(chain(index_cases(args.indices, args.seed), chain.from_iterable(relu))):
         found = morse_index(case.objective, case.x, gamma=case.gamma, delta=DELTA, seed=i)
         count(case.family, found, case.truth)
     if args.molecules:
@@ -248,12 +257,14 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=["pairs", "index", "density", "errors"], help="parts to run")
     parser.add_argument("--families", type=int, default=40, help="cases of each family of errors")
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), metavar="PART", help="with this in their name")
+    parser.add_argument("--networks-only", action="store_true", help="without the paper's function")
     args = parser.parse_args()
     report = Report.begin("spectrum", args)
     if args.figure is not None:
         return draw(args)
     if "pairs" in args.only:
-        rows = [look(paper_case(args), args, report)]
+        papers = [] if args.networks_only else PAPERS
+        rows = [look(paper_case(n, d, args), args, report) for n, d in papers]
         for name, make in networks().items():
             if any(part in name for part in args.networks):
                 rows.append(look(network_case(name, copy.copy(make), args), args, report))

@@ -44,6 +44,25 @@ def test_what_is_not_finite_is_said() -> None:
     assert not measured(H, [torch.eye(4, dtype=torch.float64)[0]], np.zeros(1), 1.0, None).is_finite
 
 
+def test_errors_without_room_are_measured_once_more_from_both_sides() -> None:
+    """The third derivative is a large part of them."""
+    truth = torch.tensor([2.0, 4.0, 6.0, 8.0, 10.0, 12.0])
+    F, x = Function(lambda x: (torch.arange(1, 7) * x**3).sum() / 3.0), torch.ones(6)
+    H = hessian_at(F, x, None, torch.Generator().manual_seed(0), Ledger())
+    found, claimed = list(torch.eye(6)), np.empty(6)
+    for i, v in enumerate(found):
+        product = torch.empty(6)
+        H.multiply(v, product, 12.0)
+        claimed[i] = float(product[i])
+    before, seen = H.ledger.gradients, []
+    for share in (math.inf, 0.0):
+        seen.append(measured(H, found, claimed, 12.0, None, lambda values, share=share: share * np.abs(values)))  # type: ignore[misc]
+    assert H.ledger.gradients - before == 6 + 12
+    assert (seen[1].errors < 0.7 * seen[0].errors).all()
+    for one in seen:
+        assert (np.abs(one.values - truth.numpy()) <= one.errors).all()
+
+
 def test_errors_hold_where_two_radii_agree_by_chance() -> None:
     """Six values at each of eight points. Without the rounding along a vector, three errors were too small."""
     for seed in range(8):

@@ -204,3 +204,25 @@ def test_the_least_budget_is_a_survey_and_a_step_for_each_pair() -> None:
     with pytest.raises(ValueError, match="max_gradients must be at least 15, got 14"):
         eigenpairs(f, x, lowest=1, highest=1, max_gradients=14)
     assert len(eigenpairs(f, x, lowest=1, highest=1, max_gradients=15).values) == 2
+
+
+@pytest.mark.parametrize("seed", [0, 1, 4, 66])
+def test_no_copy_of_a_degenerate_eigenvalue_is_missed(seed: int) -> None:
+    """With 4 and 66, a look that ends after a third of the steps of the first run misses the third copy of -1."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(2, 5))
+    low = np.repeat(-np.linspace(1.0, 0.5, k), rng.integers(1, 4, k))
+    high = np.repeat(np.sort(rng.uniform(1.2, 5.0, k)), rng.integers(1, 4, k))
+    spectrum = np.sort(np.r_[low, rng.uniform(-0.4, 0.9, 1000), high])
+    problem = prescribed_spectrum(torch.from_numpy(spectrum))
+    found = eigenpairs(problem.objective, torch.zeros(len(spectrum)).double(), lowest=3, highest=3, seed=seed)
+    assert found.values == pytest.approx(np.r_[spectrum[:3], spectrum[-3:]], rel=0.01)
+
+
+def test_a_crowd_at_the_ends_does_not_keep_a_small_basis_busy() -> None:
+    """Fifty eigenvalues within a per cent of each end: any ten of them are the ten lowest, to the tolerance."""
+    spectrum = np.cos(np.linspace(0.0, np.pi, 1200))
+    problem = prescribed_spectrum(torch.from_numpy(spectrum))
+    found = eigenpairs(problem.objective, torch.zeros(1200).double(), lowest=10, highest=10, basis=50)
+    assert found.values == pytest.approx(np.repeat([-1.0, 1.0], 10), rel=0.01)
+    assert found.cost.gradients < 2000

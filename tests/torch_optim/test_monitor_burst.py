@@ -32,7 +32,7 @@ def test_noise_of_earlier_steps_counts_only_where_there_is_little_of_the_present
 def test_the_error_holds_as_often_as_stated_and_the_size_is_what_it_takes():
     """One-sided, at 0.95: of 400 bursts, at least 367 hold (binomial, three standard errors)."""
     noise = Noise(0.15**2, 100)
-    assert noise.size == 10
+    assert noise.size == 19
     found = [highest(burst, 0.0, None, noise) for burst in bursts(0.15, noise.size, 400)]
     assert sum(mean + error >= 10.0 for mean, error in found) >= 367
     assert sum(mean - error <= 10.0 for mean, error in found) >= 367

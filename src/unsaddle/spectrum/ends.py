@@ -24,9 +24,10 @@ from unsaddle.vectors import Array
 FLOOR = 1e-3
 """Eigenvalues below this share of the largest one have to be as accurate as one of that size."""
 
-SOLVED = 16
-"""Ritz pairs are computed each time the basis has grown by a sixteenth: those of a large one take longer than a
-gradient of a small network."""
+SOLVED, SOLVED_EARLY, FAR = 16, 6, 8.0
+"""Ritz pairs are computed each time the basis has grown by a sixteenth; by a sixth, while some wanted value is off by
+so many times of what is allowed, or none is wanted. Those of a large basis take longer than a gradient of a small
+network."""
 
 BLIND = 0.5
 """The share of its tolerance around a Ritz value in which an eigenvalue that is not seen would change nothing."""
@@ -69,6 +70,8 @@ class Goal:
     """A Ritz value counts as known if its error is at most this share of it."""
     delta: float = 0.05
     """The probability that the random start hides an eigenvector."""
+    alone: float = 0.0
+    """The same for a run that sees nothing beyond its levels, if it is larger than `delta`."""
     num_steps: int = 10_000
     patience: int = 10_000
     """A run that sees nothing beyond its levels in so many steps ends."""
@@ -135,7 +138,8 @@ def explore(
 
     Cost: one gradient a step, two where products are central. Memory: capacity + 1 vectors.
     """
-    d, allowed = space.dimension, log_unlucky(space.dimension, goal.delta)
+    d = space.dimension
+    allowed, alone = log_unlucky(d, goal.delta), log_unlucky(d, max(goal.delta, goal.alone))
     capacity = max(1, min(capacity, d))
     process: KrylovProcess
 
@@ -164,14 +168,17 @@ def explore(
         low, high = goal.wanted(seen.values, capacity // 2)
         if exhausted:
             return end(Stop.EVERYTHING)
-        if _reached(process, goal, low, high, allowed):
+        lacking = _lacking(process, goal, low, high, allowed if low or high else alone)
+        if lacking == 0.0:
             return end(Stop.DONE)
-        if steps >= goal.patience and low == high == 0:
+        waiting = low == high == 0 and goal.patience < goal.num_steps
+        if waiting and steps >= goal.patience:
             break
-        due = seen.size + seen.size // SOLVED
+        early = waiting or lacking > FAR
+        due = seen.size + seen.size // (SOLVED_EARLY if early else SOLVED)
         if full and steps < goal.num_steps:
             process.restart(*_kept(capacity, low, high))
-            due = seen.size + (capacity - seen.size) // 3
+            due = seen.size + (capacity - seen.size) // (2 if early else 3)
     return end(Stop.STEPS)
 
 
@@ -183,24 +190,26 @@ def _kept(capacity: int, low: int, high: int) -> tuple[int, int]:
     return max(1, low + 2 * spare // 3), high + spare // 3
 
 
-def _reached(process: KrylovProcess, goal: Goal, low: int, high: int, allowed: float) -> bool:
+def _lacking(process: KrylovProcess, goal: Goal, low: int, high: int, allowed: float) -> float:
+    """0 if the goal is reached; else how far off a wanted value is, in shares of what is allowed, or 1 if none is."""
     seen, size = process.projection, process.projection.size
     if size < goal.lowest + goal.highest + 1:
-        return False
+        return math.inf
     off = errors(seen.values, seen.residuals)
     room = goal.tolerance * np.maximum(np.abs(seen.values), FLOOR * process.largest)
-    ends = [*range(low), *range(size - high, size)]
-    if any(off[i] > room[i] for i in ends):
-        return False
+    ends = np.r_[:low, size - high : size]
+    worst = float((off[ends] / room[ends]).max(initial=0.0)) if process.largest > 0.0 else 0.0
+    if worst > 1.0:
+        return worst
     apart = np.minimum(np.abs(seen.values - goal.below), np.abs(seen.values - goal.above))
     least = goal.rounding + INVARIANT * process.largest
-    if any(seen.residuals[i] > max(BEYOND * apart[i], least) for i in ends):
-        return False
+    if (seen.residuals > np.maximum(BEYOND * apart, least))[ends].any():
+        return 1.0
     hidden = [*_unseen(seen.values, room, low)] if goal.lowest else []
     hidden += [-level for level in _unseen(-seen.values[::-1], room[::-1], high)] if goal.highest else []
     hidden += [goal.below] if math.isfinite(goal.below) and low == 0 else []
     hidden += [goal.above] if math.isfinite(goal.above) and high == 0 else []
-    return all(seen.log_missed_at(level) <= allowed for level in hidden)
+    return 0.0 if all(seen.log_missed_at(level) <= allowed for level in hidden) else 1.0
 
 
 def _unseen(values: Array, room: Array, count: int) -> list[float]:

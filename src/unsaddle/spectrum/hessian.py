@@ -176,6 +176,14 @@ class Hessian:
             return self.f_hat.central_product(v, min(FARTHER_OUT * r, max(farthest, r)))
         return self.f_hat.product(v, -FARTHER_OUT * r)
 
+    def is_one_sided(self, largest: float) -> bool:
+        """Whether `multiply` and `measure` take one gradient, each on its side of x."""
+        return self.between is None and not self.is_central(self.radius(largest))
+
+    def opposite(self, v: Tensor, largest: float) -> Tensor:
+        """`measure` on the other side of x, which is that of `multiply`. One gradient."""
+        return self.f_hat.product(v, FARTHER_OUT * self.radius(largest))
+
     def both(self, near: Array, far: Array, largest: float) -> Array:
         """Curvatures along vectors, from those by `multiply` and by `measure`.
 

@@ -17,7 +17,7 @@ from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Stop, explore
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.spectrum.measured import Measured, measured
-from unsaddle.spectrum.pairs import SURVEY_GRADIENTS, basis_size, worst
+from unsaddle.spectrum.pairs import LARGEST_BASIS, SURVEY_GRADIENTS, basis_size, worst
 from unsaddle.spectrum.result import MorseIndex, Status
 from unsaddle.spectrum.second_look import looked_again
 from unsaddle.spectrum.space import Space
@@ -89,7 +89,7 @@ def morse_index(
     with watched(F, max_gradients, progress) as seen:
         hessian = hessian_at(as_objective(seen), point, samples, generator, Ledger(), max_gradients)
         with hessian.held():
-            capacity = basis or basis_size(point, ROOM // 2)
+            capacity = basis or basis_size(point, ROOM // 2, LARGEST_BASIS)
             return looked_again(
                 hessian,
                 lambda h: _index(h, gamma, delta, capacity, max_gradients, generator),

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.measure.direction import CLAIMED
 from unsaddle.spectrum.ends import dot_matrix, errors
-from unsaddle.spectrum.hessian import Hessian
+from unsaddle.spectrum.hessian import FARTHER_OUT, Hessian
 from unsaddle.vectors import Array
+
+Mask = NDArray[np.bool_]
 
 
 class Measured(NamedTuple):
@@ -34,26 +37,64 @@ class Measured(NamedTuple):
 
 
 def measured(
-    hessian: Hessian, found: Sequence[Tensor], claimed: Array, largest: float, mask: Tensor | None
+    hessian: Hessian,
+    found: Sequence[Tensor],
+    claimed: Array,
+    largest: float,
+    mask: Tensor | None,
+    room: Callable[[Array], Array] | None = None,
 ) -> Measured:
     """Rayleigh and Ritz on orthonormal vectors, with products on the other side of x, twice as far out as the search.
 
     `claimed` are the curvatures along the vectors by the search. Three times the difference, as for a single direction
     (`measure.direction`), the rounding along it, and the error by the residual make the error of a value.
 
-    Cost: one gradient a vector, two where products are central. Memory: as many vectors again, twice.
+    Most of the difference is often the third derivative. Where an error is larger than `room` has for its value, the
+    product is taken on the same side, too, and their mean has none. If that does not do, for all vectors.
+
+    Cost: one gradient a vector, two where products are central, or errors too large. Memory: as many vectors again,
+    twice.
     """
-    products = [hessian.measure(v, largest) for v in found]
+    products, claimed = [hessian.measure(v, largest) for v in found], claimed.copy()
+    _restrict(products, mask)
+    seen = _ritz(hessian, found, products, claimed, largest, np.zeros(len(found), dtype=bool))
+    if room is None or not seen.is_finite or not hessian.is_one_sided(largest):
+        return seen
+    if (seen.errors <= room(seen.values)).all():
+        return seen
+    central = np.zeros(len(found), dtype=bool)
+    for some in (seen.errors > room(seen.values), ~central):
+        for i in np.flatnonzero(some & ~central).tolist():
+            v, w = found[i], products[i]
+            other = hessian.opposite(v, largest)
+            _restrict([other], mask)
+            here, there = vectors.dots((v, other), (v, w))
+            claimed[i] -= (here - there) / (2.0 * FARTHER_OUT)  # The third derivative, at the radius of the search.
+            w.add_(other).div_(2.0)
+        central |= some
+        seen = _ritz(hessian, found, products, claimed, largest, central)
+        if (seen.errors <= room(seen.values)).all():
+            break
+    return seen
+
+
+def _restrict(products: Sequence[Tensor], mask: Tensor | None) -> None:
     if mask is not None:
         for w in products:
             w.mul_(mask)
-    projected = dot_matrix(list(found), products)
+
+
+def _ritz(
+    hessian: Hessian, found: Sequence[Tensor], products: Sequence[Tensor], claimed: Array, largest: float, central: Mask
+) -> Measured:
+    projected = dot_matrix(list(found), list(products))
     squares = np.array(vectors.dots(*((w, w) for w in products)))
     if not (np.isfinite(projected).all() and np.isfinite(squares).all()):
         nothing = np.full(len(found), math.nan)
         return Measured(nothing, nothing, nothing, list(found))
     off = CLAIMED * np.abs(projected.diagonal() - claimed) + hessian.error_along(claimed, largest)
-    np.fill_diagonal(projected, hessian.both(claimed, projected.diagonal().copy(), largest))
+    far = projected.diagonal().copy()
+    np.fill_diagonal(projected, np.where(central, far, hessian.both(claimed, far, largest)))
     pairs = torch.linalg.eigh(torch.from_numpy((projected + projected.T) / 2.0))
     # Processors round eigenvectors differently, and all ranks must turn their parts alike.
     own = torch.cat([pairs.eigenvalues, pairs.eigenvectors.flatten()]).numpy()

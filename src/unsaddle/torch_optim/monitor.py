@@ -30,9 +30,9 @@ FIRST = 10
 SEARCHING = 0.2
 """The share of the budget that searches may take; the rest is for measurements."""
 
-EACH = 2.0
+EACH = 1.8
 """An evaluation counts as so many gradients, so that the time stays within the budget, too: replaying and putting back
-take time, 1.7 times that of a training step where a gradient takes 2 ms, and so do hooks (`benchmarks.monitor`)."""
+take time, 1.6 times that of a training step where a gradient takes 2 ms, and so do hooks (`benchmarks.monitor`)."""
 
 CALM = 0.9
 """After a warning, λ_max has to fall below this share of the limit before the next one."""

@@ -24,14 +24,14 @@ from typing import NamedTuple
 
 from unsaddle.measure import student
 
-FEWEST, UNKNOWN, MOST = 2, 5, 20
-"""Fresh batches along u: where all batches agree, as whole data sets do; else at least, since two may agree by
+FEWEST, UNKNOWN, MOST = 2, 12, 24
+"""Fresh batches along u: where all batches agree, as whole data sets do; else at least, since a few may agree by
 chance; and at most. After more of them, it would take so long to pay for the next burst that a warning came late."""
 
 AGREE = 0.01
 """Batches agree if they scatter by no more than this share of λ_max."""
 
-WANTED = 0.05
+WANTED = 0.035
 """The standard error of λ_max at which a burst ends, as a share of it."""
 
 TURNED = 3
@@ -82,7 +82,7 @@ class Noise(NamedTuple):
         """Fresh batches that a burst needs along u. Few terms may be too small by chance.
 
         >>> Noise().size, Noise(0.15**2, 8).size, Noise(0.5**2, 8).size
-        (5, 12, 20)
+        (12, 23, 24)
         """
         if self.terms == 0:
             return UNKNOWN
