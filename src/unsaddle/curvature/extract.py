@@ -15,7 +15,7 @@ from unsaddle.cost import Ledger
 from unsaddle.curvature import auto
 from unsaddle.curvature.displaced import DisplacedFunction
 from unsaddle.curvature.extractor import Extractor
-from unsaddle.curvature.in_double import may_be_asked_again, may_double, posed_in_double, told_in
+from unsaddle.curvature.in_double import may_be_asked_again, may_double, posed_in_double, searched_again, told_in
 from unsaddle.curvature.posed import Posed, least_smoothness, posed
 from unsaddle.curvature.question import CLOSE, RELATIVE_GAMMA, Question
 from unsaddle.curvature.registry import EXTRACTORS
@@ -127,11 +127,11 @@ def _in_either_precision(objective: Objective, x: Tensor, question: Question) ->
     if not unanswered or not may_be_asked_again(first, x, question):
         return first
     asked = posed_in_double(objective, x, question, first, ledger).after(ledger.gradients)
-    again = answer(asked.objective, asked.x, asked.question, ledger)
+    asked, again = searched_again(objective, x, asked, lambda p: answer(p.objective, p.x, p.question, ledger))
     if first.found and again.status not in (Status.FOUND, Status.NOTHING_FOUND):
         again = first
     elif asked.objective is not objective:
-        again = told_in(x.dtype, again)
+        again = told_in(objective, x, again)
     return replace(again, cost=ledger.cost)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +18,8 @@ from unsaddle.curvature.posed import Posed, posed
 from unsaddle.curvature.question import Question
 from unsaddle.curvature.result import Curvature, Status
 from unsaddle.objective import Objective, as_objective
+
+T = TypeVar("T")
 
 VECTORS, COPIES = 24, 4
 """F is copied if so many float64 vectors like x fit into the free memory, a basis, and so many times what F holds:
@@ -61,26 +66,40 @@ def posed_in_double(objective: Objective, x: Tensor, question: Question, found: 
     """
     own = posed(objective, x, question, None)
     try:
-        double, at = as_objective(objective).in_double(x, ledger), x.double()
-        value, grad = double.sample(ledger=ledger).value_and_grad(at)
+        double = as_objective(objective).in_double(x, ledger)
+        value, grad = double.sample(ledger=ledger).value_and_grad(x.double())
     except Exception:  # The caller's code may ask for float32 in ways that nobody foresees.
         return own
     here, in_float = objective.sample(ledger=ledger).value_and_grad(x)
     smoothness, noise = (n if math.isfinite(n) else 0.0 for n in (found.smoothness, found.noise))
-    length, rounding = vectors.norm(at), max(noise, found.jump)
-    close = GRADIENT * (vectors.norm(grad) + smoothness * length) + ROUNDINGS * rounding
-    same = abs(float(value) - float(here)) <= VALUE * abs(float(value)) + ABSOLUTE + rounding * length
+    length, size = vectors.norm(x), vectors.norm(grad) + smoothness * vectors.norm(x)
+    same = abs(float(value) - float(here)) <= VALUE * abs(float(value)) + ABSOLUTE + noise * length
     off = vectors.norm(grad - in_float)
-    if not same or not off <= close:
+    if not same or not off <= GRADIENT * size + ROUNDINGS * max(noise, found.jump):
         return own
-    if x.dtype is torch.float64 and off <= EXACT * close / GRADIENT:
+    if x.dtype is torch.float64 and off <= EXACT * size:
         return posed(objective, x, replace(question, full_precision=True), None)
-    return posed(double, at, replace(question, full_precision=True, gradient_off=off), None)
+    return posed(double, x.double(), replace(question, full_precision=True, gradient_off=off), None)
 
 
-def told_in(dtype: torch.dtype, found: Curvature) -> Curvature:
-    """The result of a search in float64, with its vectors in the caller's precision."""
-    direction = None if found.direction is None else found.direction.to(dtype)
-    start = None if found.start is None else found.start.to(dtype)
-    deciding = tuple(v.to(dtype) for v in found.deciding)
-    return replace(found, direction=direction, deciding=deciding, start=start, in_float64=True)
+def searched_again(objective: Objective, x: Tensor, asked: Posed, search: Callable[[Posed], T]) -> tuple[Posed, T]:
+    """What a search of F in float64 says; or one of F as it is, if the copy fails where it did not at x."""
+    if asked.objective is objective:
+        return asked, search(asked)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # The caller has seen them, or they are about float64.
+            return asked, search(asked)
+    except Exception:  # As above.
+        question = replace(asked.question, full_precision=False, gradient_off=0.0)
+        own = posed(objective, x, question, None)
+        return own, search(own)
+
+
+def told_in(objective: Objective, x: Tensor, found: Curvature) -> Curvature:
+    """The result of a search in float64, with its vectors in the caller's precision, and nothing of the copy."""
+    direction = None if found.direction is None else found.direction.to(x.dtype)
+    start = None if found.start is None else found.start.to(x.dtype)
+    deciding = tuple(v.to(x.dtype) for v in found.deciding)
+    told = replace(found, direction=direction, deciding=deciding, start=start, in_float64=True)
+    return replace(told, _objective=objective, _x=x)

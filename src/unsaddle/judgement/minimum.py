@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unsaddle import checks
 from unsaddle.cost import Ledger
-from unsaddle.curvature.in_double import may_be_asked_again, may_double, posed_in_double, told_in
+from unsaddle.curvature.in_double import may_be_asked_again, may_double, posed_in_double, searched_again, told_in
 from unsaddle.curvature.posed import Posed, posed
 from unsaddle.curvature.question import CLOSE, Question
 from unsaddle.curvature.result import IN_FLOAT64, NO_ANSWER
@@ -147,9 +147,13 @@ def _in_either_precision(
     ledger = Ledger()
     asked = posed_in_double(objective, x, question, found, ledger)
     cost = first.cost + ledger.cost
-    again = _in_either_metric(asked.after(cost.gradients), eps, delta)
-    if again.kind is Kind.UNDECIDED and NO_MINIMUM not in again.reason and asked.question.full_precision:
-        again = lower_beyond(asked.objective, again)
+
+    def search(asked: Posed) -> Verdict:
+        verdict = _in_either_metric(asked, eps, delta)
+        is_open = verdict.kind is Kind.UNDECIDED and NO_MINIMUM not in verdict.reason
+        return lower_beyond(asked.objective, verdict) if is_open and asked.question.full_precision else verdict
+
+    asked, again = searched_again(objective, x, asked.after(cost.gradients), search)
     cost += again.cost
     if asked.objective is not objective:
         again = _of_a_gradient(again)
@@ -157,7 +161,7 @@ def _in_either_precision(
             return replace(first, cost=cost)
         direction = None if again.direction is None else again.direction.to(x.dtype)
         reason = again.reason if again.kind is Kind.UNDECIDED else f"{again.reason} {IN_FLOAT64}"
-        again = replace(again, direction=direction, evidence=told_in(x.dtype, again.evidence), reason=reason)
+        again = replace(again, direction=direction, evidence=told_in(objective, x, again.evidence), reason=reason)
     return replace(again, cost=cost)
 
 

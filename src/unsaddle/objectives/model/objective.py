@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from unsaddle import checks, vectors
 from unsaddle.cost import Ledger
 from unsaddle.objective import Oracle
-from unsaddle.objectives.double import check_keeps_nothing, doubled
+from unsaddle.objectives.double import Doubled, check_keeps_nothing
 from unsaddle.objectives.model import data as batches
 from unsaddle.objectives.model import distributed as wrapped
 from unsaddle.objectives.model import hooks, mode
@@ -30,9 +30,20 @@ from unsaddle.ranks import check_seed, of_parameters, raised_on_all
 NameFilter = Callable[[str], bool] | str | Iterable[str]
 
 
-MOVED, ALIKE = 1.01, 1e-4
-"""A copy of a model is tried at this multiple of x, since gradients of stationary points say little. Its gradient there
-is the same up to this share."""
+MOVED, ALIKE = 1e-2, 1e-4
+"""A copy of a model is tried so far from x, as a share of ‖x‖, since gradients of stationary points say little. Its
+gradient there is the same up to the second share."""
+
+
+def _beside(x: Tensor) -> Tensor:
+    """A point near x, in a random direction: where weights are zero, too."""
+    v = vectors.random_direction(x, torch.Generator(device=x.device).manual_seed(0))
+    return torch.add(x, v, alpha=MOVED * (vectors.norm(x) or 1.0))
+
+
+def _tensors(modules: Iterable[nn.Module]) -> set[int]:
+    """Which parameters and buffers these have."""
+    return {id(held) for m in modules for held in (*m.parameters(), *m.buffers())}
 
 
 class ModelObjective(OverParameters):
@@ -147,21 +158,24 @@ class ModelObjective(OverParameters):
         return sum(held.numel() for m in self._modules for held in (*m.parameters(), *m.buffers()))
 
     def in_double(self, x: Tensor, ledger: Ledger) -> ModelObjective:
-        double = copy.copy(self)
-        own = copy.deepcopy((getattr(self._model, "_orig_mod", self._model), self._loss))
+        double, given = copy.copy(self), (getattr(self._model, "_orig_mod", self._model), self._loss)
+        own = copy.deepcopy(given)
+        modules = [m for m in own if isinstance(m, nn.Module)]
+        if not _tensors(modules).isdisjoint(_tensors(self._modules)):
+            raise ValueError("a copy of the model has tensors of the model itself")
         double._model, double._loss = own
-        double._modules = [m for m in own if isinstance(m, nn.Module)]
+        double._modules = [*modules, *self._modules]  # Both are put back: the loss may use the model itself.
         double.parameters = FlatParameters(_chosen(own[0], self.parameters.names.__contains__))
         double._warned = double._compared = True
-        at, grads = x * MOVED, list[Tensor]()
-        check_keeps_nothing(self._loss, lambda: grads.append(self.sample(ledger=ledger).grad(at)))
+        at, grads = _beside(x), list[Tensor]()
+        check_keeps_nothing(given, lambda: grads.append(self.sample(ledger=ledger).grad(at)))
         off = vectors.norm(double.sample(ledger=ledger).grad(at) - grads[0])
         if not off <= ALIKE * vectors.norm(grads[0]):
             raise ValueError("the gradient of a copy of the model is another one: the loss uses the model itself")
-        for module in double._modules:
+        for module in modules:
             module.double()
         double.parameters = FlatParameters(double.parameters.tensors)
-        double._loss = doubled(own[1])
+        double._loss = Doubled(own[1])
         return double
 
     def __repr__(self) -> str:
