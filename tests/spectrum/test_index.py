@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.spectrum.networks import dense, network, objective
+from tests.spectrum.networks import dense, network, objective, pooled
 from unsaddle import Function, morse_index
 from unsaddle.problems import linear_network, prescribed_spectrum
 from unsaddle.spectrum import Status
@@ -108,3 +108,13 @@ def test_the_least_budget_is_a_survey_and_the_first_steps() -> None:
     with pytest.raises(ValueError, match="max_gradients must be at least 28, got 27"):
         morse_index(f, x, max_gradients=27)
     assert morse_index(f, x, max_gradients=28).cost.gradients <= 28
+
+
+def test_the_index_of_a_network_with_kinks_is_decided_in_float64() -> None:
+    _, F, truth = pooled()
+    gamma = 0.01 * float(truth[-1])
+    found = morse_index(F, gamma=gamma)
+    assert (found.lower, found.upper) == (int((truth < -gamma).sum()),) * 2
+    assert found.in_float64
+    assert "float64, on a copy" in str(found)
+    assert found.vectors.dtype is torch.float32

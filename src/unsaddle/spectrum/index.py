@@ -88,24 +88,24 @@ def morse_index(
     generator = torch.Generator().manual_seed(checks.seed(seed))
     with watched(F, max_gradients, progress) as seen:
         hessian = hessian_at(as_objective(seen), point, samples, generator, Ledger(), max_gradients)
-        with hessian.held():
-            capacity = basis or basis_size(point, ROOM // 2, LARGEST_BASIS)
-            return looked_again(
-                hessian,
-                lambda h: _index(h, gamma, delta, capacity, max_gradients, generator),
-                lambda found: worst(found) if max_gradients is None else None,
-                generator,
-            )
+        found, _ = looked_again(
+            hessian,
+            lambda h: _index(h, gamma, delta, basis, max_gradients, generator),
+            lambda found: worst(found) if max_gradients is None else None,
+            generator,
+        )
+    return found
 
 
 def _index(
     hessian: Hessian,
     gamma: float | None,
     delta: float,
-    capacity: int,
+    basis: int | None,
     max_gradients: int | None,
     generator: torch.Generator,
 ) -> MorseIndex:
+    capacity = basis or basis_size(hessian.x, ROOM // 2, LARGEST_BASIS)
     space, largest = Space(hessian.x), 0.0
     d = space.dimension
     if not hessian.is_finite:
@@ -116,12 +116,13 @@ def _index(
         gamma = RELATIVE_GAMMA * largest
     sweep = _Sweep(hessian, space, gamma, delta, capacity, max_gradients, generator, largest)
     seen = sweep.run()
-    for again in range(AGAIN + 1):
+    most = 0 if hessian.wary else AGAIN  # Else another search follows, with smaller errors.
+    for again in range(most + 1):
         if seen is None or not seen.is_finite:
             return _unknown(hessian, gamma, delta, d)
         lower = int((seen.values + seen.disagreement < -gamma).sum())
         upper = int((seen.values - seen.errors < -gamma).sum())
-        if lower == upper or not sweep.proven or again == AGAIN:
+        if lower == upper or not sweep.proven or again == most:
             break
         # Vectors that turn out not to be below −γ were in the way. Without them, the rest is looked at once more.
         sweep.keep(seen, seen.values < -gamma)
@@ -130,6 +131,7 @@ def _index(
     upper = upper if sweep.proven else sweep.most
     status = Status.BUDGET_SPENT if not sweep.proven and max_gradients is not None else Status.INACCURATE
     kept = seen.values < -gamma
+    stacked = torch.stack(seen.vectors)[torch.from_numpy(kept)] if seen.vectors else space.locked[:0]
     return MorseIndex(
         lower=lower,
         upper=max(lower, upper),
@@ -137,11 +139,12 @@ def _index(
         confidence=1.0 - delta,
         values=seen.values[kept],
         errors=seen.errors[kept],
-        vectors=torch.stack(seen.vectors)[torch.from_numpy(kept)] if seen.vectors else space.locked[:0],
+        vectors=stacked.to(hessian.dtype),
         smoothness=sweep.largest,
         dimension=d,
         status=Status.CONVERGED if lower == upper else status,
         cost=hessian.ledger.cost,
+        in_float64=hessian.in_float64,
     )
 
 
@@ -226,7 +229,7 @@ def _unknown(hessian: Hessian, gamma: float | None, delta: float, dimension: int
         confidence=1.0 - delta,
         values=none,
         errors=none,
-        vectors=hessian.x.new_empty(0, *hessian.x.shape),
+        vectors=hessian.x.new_empty(0, *hessian.x.shape, dtype=hessian.dtype),
         smoothness=math.nan,
         dimension=dimension,
         status=Status.NOT_FINITE,
