@@ -58,8 +58,10 @@ class Layers(Pictured):
             lines.append(
                 f"{layer.name:<{wide}}  {layer.pairs.dimension:>9}  {ends[0]:>11.4g}  {ends[1]:>11.4g}  {trace:>11.4g}"
             )
-        double = f" {IN_FLOAT64}" if any(layer.pairs.in_float64 for layer in self.layers) else ""
-        return "\n".join([*lines, f"{self.cost.gradients} gradients.{double}"])
+        said = [f"{self.cost.gradients} gradients."]
+        if any(part.in_float64 for layer in self.layers for part in (layer.pairs, layer.density) if part is not None):
+            said.append(IN_FLOAT64)
+        return "\n".join([*lines, " ".join(said)])
 
     def plot(self) -> Figure:
         """Draw the extremes and the density of each layer in one figure. Needs matplotlib, of the extra `plot`."""
