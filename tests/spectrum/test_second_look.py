@@ -12,7 +12,7 @@ from tests.spectrum.networks import network, objective, rectified
 from unsaddle import Function
 from unsaddle.cost import Ledger
 from unsaddle.objective import as_objective
-from unsaddle.spectrum.hessian import Askew, Hessian, hessian_at
+from unsaddle.spectrum.hessian import Hessian, Inexact, hessian_at
 from unsaddle.spectrum.result import Status
 from unsaddle.spectrum.second_look import looked_again
 from unsaddle.vectors import random_direction
@@ -26,15 +26,15 @@ class Answer:
 
 
 def looks(
-    hessian: Hessian, status: Status, *, has_worst: bool = True, askew: bool = False
+    hessian: Hessian, status: Status, *, has_worst: bool = True, inexact: bool = False
 ) -> tuple[Answer, list[Hessian]]:
-    """The answer of a search that always has this status, or raises Askew where it may; and the Hessians searched."""
+    """The answer of a search that always has this status, or raises Inexact where it may; and the Hessians searched."""
     generator, searches = torch.Generator().manual_seed(0), list[Hessian]()
 
     def search(h: Hessian) -> Answer:
         searches.append(h)
-        if askew and h.wary:
-            raise Askew
+        if inexact and h.wary:
+            raise Inexact
         return Answer(status, h.share, h.between is not None)
 
     v = random_direction(hessian.x, generator)
@@ -68,12 +68,12 @@ def test_what_is_inaccurate_is_looked_at_again_in_float64(wary: Hessian) -> None
     assert double.ledger is wary.ledger
 
 
-def test_what_is_askew_is_searched_in_float64_at_once(wary: Hessian) -> None:
-    found, searches = looks(wary, Status.CONVERGED, askew=True)
+def test_what_is_inexact_is_searched_in_float64_at_once(wary: Hessian) -> None:
+    found, searches = looks(wary, Status.CONVERGED, inexact=True)
     assert (found, len(searches)) == (Answer(Status.CONVERGED, 1.0, False), 2)
 
 
-def test_what_is_askew_and_has_no_copy_is_searched_as_it_is(wary: Hessian) -> None:
+def test_what_is_inexact_and_has_no_copy_is_searched_as_it_is(wary: Hessian) -> None:
     """A function that asks for float32: only the copy tells."""
 
     def fun(x: torch.Tensor) -> torch.Tensor:
@@ -83,7 +83,7 @@ def test_what_is_askew_and_has_no_copy_is_searched_as_it_is(wary: Hessian) -> No
 
     alone = hessian_at(Function(fun), torch.ones(90), None, torch.Generator().manual_seed(0), Ledger())
     assert alone.wary
-    found, searches = looks(alone, Status.CONVERGED, askew=True)
+    found, searches = looks(alone, Status.CONVERGED, inexact=True)
     assert (found, len(searches)) == (Answer(Status.CONVERGED, 0.0, False), 2)
 
 

@@ -17,7 +17,7 @@ from unsaddle.judgement.watch import watched
 from unsaddle.measure import student
 from unsaddle.measure.direction import CLAIMED
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
-from unsaddle.spectrum.hessian import ASKEW, Askew, Hessian, hessian_at
+from unsaddle.spectrum.hessian import ASKEW, Hessian, Inexact, hessian_at
 from unsaddle.spectrum.result import Density, Status
 from unsaddle.spectrum.second_look import looked_again
 from unsaddle.spectrum.space import Space
@@ -242,7 +242,7 @@ def _grown(hessian: Hessian, space: Space, steps: int, start: Tensor) -> KrylovP
         if not process.expand(solve=False):
             return None
         if hessian.wary and process.projection.skew > ASKEW * process.largest:
-            raise Askew
+            raise Inexact
         if process.exhausted:
             break
     process.solve()

@@ -70,8 +70,8 @@ SYMMETRIC, ASKEW = 0.1, 0.02
 second share of the largest |eigenvalue|, if F may be asked in float64. Rounding makes 0.002 to 0.015 of it."""
 
 
-class Askew(Exception):  # noqa: N818  (an outcome, not an error)
-    """Products are not symmetric, and F may be asked in float64."""
+class Inexact(Exception):  # noqa: N818  (an outcome, not an error)
+    """Products are not good enough for a search, and F may be asked in float64."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -345,7 +345,7 @@ class HessianOperator:
     """v ↦ ∇²F(x)v by gradient differences, as a callable on flat torch vectors.
 
     Made by `hessian_operator`. One gradient a product; two where the gradients around x are noisy, so that products
-    have to be taken farther out.
+    have to be taken farther out. At kinks it holds a copy of F in float64, if there can be one.
     """
 
     def __init__(self, hessian: Hessian, x: Tensor, ranks: Ranks | None) -> None:

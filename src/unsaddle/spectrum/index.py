@@ -15,7 +15,7 @@ from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.judgement.watch import watched
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Stop, explore
-from unsaddle.spectrum.hessian import Hessian, hessian_at
+from unsaddle.spectrum.hessian import Hessian, Inexact, hessian_at
 from unsaddle.spectrum.measured import Measured, measured
 from unsaddle.spectrum.pairs import LARGEST_BASIS, SURVEY_GRADIENTS, basis_size, worst
 from unsaddle.spectrum.result import MorseIndex, Status
@@ -116,14 +116,15 @@ def _index(
         gamma = RELATIVE_GAMMA * largest
     sweep = _Sweep(hessian, space, gamma, delta, capacity, max_gradients, generator, largest)
     seen = sweep.run()
-    most = 0 if hessian.wary else AGAIN  # Else another search follows, with smaller errors.
-    for again in range(most + 1):
+    for again in range(AGAIN + 1):
         if seen is None or not seen.is_finite:
             return _unknown(hessian, gamma, delta, d)
         lower = int((seen.values + seen.disagreement < -gamma).sum())
         upper = int((seen.values - seen.errors < -gamma).sum())
-        if lower == upper or not sweep.proven or again == most:
+        if lower == upper or not sweep.proven or again == AGAIN:
             break
+        if hessian.wary:
+            raise Inexact
         # Vectors that turn out not to be below −γ were in the way. Without them, the rest is looked at once more.
         sweep.keep(seen, seen.values < -gamma)
         seen = sweep.run()

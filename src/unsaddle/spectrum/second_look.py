@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from unsaddle.spectrum.hessian import Askew, Hessian, asked_in_double, nearer_kinks
+from unsaddle.spectrum.hessian import Hessian, Inexact, asked_in_double, nearer_kinks
 from unsaddle.spectrum.result import Status
 from unsaddle.vectors import random_direction
 
@@ -30,8 +30,8 @@ def looked_again(
     worst: Callable[[Found], Tensor | None],
     generator: torch.Generator,
 ) -> tuple[Found, Hessian]:
-    """The answer of a search, and the Hessian that it is of. If it is INACCURATE, or ends by an `Askew`, that of F in
-    float64, where it can be had. If that is, too, and kinks are to blame, that of products between them.
+    """The answer of a search, and the Hessian that it is of. If it is INACCURATE, or ends by an `Inexact`, that of F
+    in float64, where it can be had. If that is, too, and kinks are to blame, that of products between them.
 
     Args:
         hessian: whose products the first search takes.
@@ -41,7 +41,7 @@ def looked_again(
     """
     try:
         found = _held(hessian, search)
-    except Askew:
+    except Inexact:
         double = asked_in_double(hessian, random_direction(hessian.x, generator), generator)
         hessian = double or replace(hessian, wary=False)
         found = _held(hessian, search)
