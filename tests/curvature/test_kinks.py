@@ -10,6 +10,7 @@ from torch.utils.data import TensorDataset
 
 from benchmarks.networks import along, in_double
 from benchmarks.trained_networks import BATCH, networks, trained
+from tests.objectives.in_float32 import InFloat32
 from tests.spectrum.networks import crowded, rectified
 from unsaddle import Function, ModelObjective, eigenpairs, morse_index, spectral_density
 from unsaddle.cost import Ledger
@@ -79,7 +80,8 @@ def test_where_x_lies_on_a_kink_products_are_taken_beside_it(dtype: torch.dtype)
 
 
 def test_a_product_between_kinks_takes_two_gradients_where_its_first_radius_has_none() -> None:
-    F, _ = rectified(torch.float64)
+    F = InFloat32(rectified(torch.float64)[0])
+    assert F.point is not None
     hessian = hessian_at(F, F.point, None, torch.Generator().manual_seed(0), Ledger())
     assert hessian.between is not None
     before, out = hessian.ledger.gradients, torch.empty_like(F.point)

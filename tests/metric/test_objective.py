@@ -99,3 +99,10 @@ def test_a_gradient_that_is_no_vector_is_refused_as_without_a_metric() -> None:
     for metric in (None, [1.0, 2.0]):
         with pytest.raises(TypeError, match="the gradient must be a tensor, got list"):
             is_minimum(F, torch.ones(2), metric=metric)
+
+
+def test_it_has_no_copy_in_float64() -> None:
+    """As its map has none."""
+    objective, _ = inside()
+    assert Function(cubic).doubles
+    assert not objective.doubles

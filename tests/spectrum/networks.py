@@ -85,6 +85,27 @@ def rectified(dtype: torch.dtype, seed: int = 0) -> tuple[ModelObjective, Tensor
     return objective, (hessian + hessian.T) / 2.0
 
 
+def pooled() -> tuple[nn.Module, ModelObjective, Tensor]:
+    """A trained conv net with ReLU and max-pooling in float32, and its eigenvalues by autograd in float64."""
+    torch.manual_seed(1)
+    data, labels = torch.rand(64, 1, 8, 8), torch.randint(10, (64,))
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss(model, (data, labels)).backward()
+        optimizer.step()
+    shapes = [(name, p.shape) for name, p in model.named_parameters()]
+
+    def at(x: Tensor) -> Tensor:
+        pieces = x.split([shape.numel() for _, shape in shapes])
+        values = {name: piece.view(shape) for (name, shape), piece in zip(shapes, pieces, strict=True)}
+        return nn.functional.cross_entropy(torch.func.functional_call(model, values, (data.double(),)), labels)
+
+    F = ModelObjective(model, loss, TensorDataset(data, labels))
+    return model, F, torch.linalg.eigvalsh(torch.autograd.functional.hessian(at, F.point.double()))
+
+
 def crowded(d: int = 400) -> Function:
     """½Σaᵢxᵢ², aᵢ from 0 to 1, and kinks on both sides of 0 at every scale: no room between them. In float64."""
     sizes = torch.linspace(0.0, 1.0, d, dtype=torch.float64)

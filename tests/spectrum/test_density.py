@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from tests.spectrum.networks import crowded, dense, network, objective, rectified
+from tests.objectives.in_float32 import InFloat32
+from tests.spectrum.networks import crowded, dense, network, objective, pooled, rectified
 from unsaddle import Function, ModelObjective, spectral_density
 from unsaddle.problems import prescribed_spectrum
 from unsaddle.spectrum import Density, Status
@@ -141,3 +142,13 @@ def test_a_width_that_no_grid_can_have_is_refused(width: float) -> None:
     F = Function(lambda x: (x * x).sum() / 2.0)
     with pytest.raises(ValueError, match=r"width must be between 0\.0001 and 1, got"):
         spectral_density(F, torch.zeros(2, dtype=torch.float64), width=width)
+
+
+def test_a_network_with_kinks_in_float32_is_asked_in_float64() -> None:
+    _, F, truth = pooled()
+    found = spectral_density(F)
+    assert found.in_float64
+    assert "float64, on a copy" in str(found)
+    assert found.status is Status.CONVERGED
+    assert distance(found, truth.numpy()) <= 0.02
+    assert not spectral_density(InFloat32(F)).in_float64

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.spectrum.networks import dense, network, objective
+from tests.objectives.in_float32 import InFloat32
+from tests.spectrum.networks import dense, network, objective, pooled
 from unsaddle import Function, morse_index
 from unsaddle.problems import linear_network, prescribed_spectrum
 from unsaddle.spectrum import Status
@@ -108,3 +109,29 @@ def test_the_least_budget_is_a_survey_and_the_first_steps() -> None:
     with pytest.raises(ValueError, match="max_gradients must be at least 28, got 27"):
         morse_index(f, x, max_gradients=27)
     assert morse_index(f, x, max_gradients=28).cost.gradients <= 28
+
+
+def test_the_index_of_a_network_with_kinks_is_decided_in_float64() -> None:
+    _, F, truth = pooled()
+    gamma = 0.01 * float(truth[-1])
+    found = morse_index(F, gamma=gamma)
+    assert (found.lower, found.upper) == (int((truth < -gamma).sum()),) * 2
+    assert found.in_float64
+    assert "float64, on a copy" in str(found)
+    assert found.vectors.dtype is torch.float32
+
+
+def test_an_index_that_float32_leaves_open_and_that_has_no_copy_is_looked_at_again() -> None:
+    """A function that asks for float32 is found out by its copy only."""
+    sizes = torch.cat([torch.linspace(-1.02, -0.98, 9), torch.linspace(0.0, 100.0, 200)])
+
+    def fun(x: torch.Tensor) -> torch.Tensor:
+        if x.dtype is not torch.float32:
+            raise RuntimeError("float32 only")
+        return 0.5 * (sizes * x * x).sum()
+
+    x = torch.linspace(1.0, 9.0, 209)
+    found, alone = (morse_index(F, x, gamma=1.0) for F in (Function(fun), InFloat32(Function(fun))))
+    assert (found.lower, found.upper) == (alone.lower, alone.upper)
+    whole = morse_index(Function(lambda x: 0.5 * (sizes * x * x).sum()), x, gamma=1.001)
+    assert (whole.lower, whole.upper, whole.in_float64) == (4, 4, True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.spectrum.networks import dense, network, objective, rectified
+from tests.spectrum.networks import dense, network, objective, pooled, rectified
 from unsaddle import Function, spectrum_by_layer
 
 
@@ -82,3 +82,11 @@ def test_blocks_of_a_network_with_kinks_are_those_of_its_piece(seed: int) -> Non
         values = torch.linalg.eigvalsh(exact[start : start + d, start : start + d]).numpy()
         assert layer.pairs.values[-1] == pytest.approx(values[-1], rel=0.02)
         start += d
+
+
+def test_layers_of_a_network_with_kinks_are_asked_in_float64() -> None:
+    _, F, _ = pooled()
+    found = spectrum_by_layer(F)
+    assert all(layer.pairs.in_float64 for layer in found.layers)
+    assert "float64, on a copy" in str(found)
+    assert all(layer.pairs.vectors.dtype is torch.float32 for layer in found.layers)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import unsaddle
-from tests.spectrum.networks import dense, loss, network, objective
-from unsaddle import FiniteSum, Function, eigenpairs
+from tests.objectives.in_float32 import InFloat32
+from tests.objectives.traces import Everything
+from tests.spectrum.networks import dense, loss, network, objective, pooled
+from unsaddle import FiniteSum, Function, ModelObjective, eigenpairs
 from unsaddle.problems import prescribed_spectrum
 from unsaddle.spectrum import Status
 
@@ -226,3 +230,40 @@ def test_a_crowd_at_the_ends_does_not_keep_a_small_basis_busy() -> None:
     found = eigenpairs(problem.objective, torch.zeros(1200).double(), lowest=10, highest=10, basis=50)
     assert found.values == pytest.approx(np.repeat([-1.0, 1.0], 10), rel=0.01)
     assert found.cost.gradients < 2000
+
+
+@pytest.fixture(scope="module")
+def kinked() -> tuple[nn.Module, ModelObjective, np.ndarray]:
+    model, F, truth = pooled()
+    return model, F, truth.numpy()
+
+
+def test_the_pairs_of_a_network_with_kinks_are_asked_for_in_float64(kinked: Any) -> None:
+    model, F, truth = kinked
+    trace = Everything(model)
+    found = eigenpairs(F, lowest=5, highest=5)
+    trace.check(versions=False)
+    assert found.status is Status.CONVERGED
+    assert found.in_float64
+    assert "float64, on a copy" in str(found)
+    assert found.vectors.dtype is torch.float32
+    assert found.values == pytest.approx(ends(truth, 5, 5), rel=1e-2)
+    assert (np.abs(found.values[:, None] - truth).min(axis=1) <= found.errors + 1e-6 * truth[-1]).all()
+    assert found.cost.gradients < 400
+
+
+def test_a_network_with_kinks_that_has_no_copy_is_asked_between_them(kinked: Any) -> None:
+    _, F, truth = kinked
+    found = eigenpairs(InFloat32(F), lowest=0, highest=2)
+    assert not found.in_float64
+    assert "float64, on a copy" not in str(found)
+    assert found.values == pytest.approx(ends(truth, 0, 2), rel=2e-2)
+
+
+def test_rounding_that_exceeds_the_tolerance_is_left_out_in_float64() -> None:
+    sizes, x = torch.cat([torch.tensor([-2e-2, -1e-2]), torch.linspace(0.0, 1.0, 300)]), torch.linspace(1.0, 9.0, 302)
+    F = Function(lambda x: 0.5 * (sizes * x * x).sum())
+    found, alone = (eigenpairs(f, x, lowest=2, tolerance=1e-4) for f in (F, InFloat32(F)))
+    assert alone.status is Status.INACCURATE
+    assert found.status is Status.CONVERGED
+    assert found.in_float64

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -59,27 +59,49 @@ def may_be_asked_again(found: Curvature, x: Tensor, question: Question) -> bool:
     return not (has_memory or is_flat or ended)
 
 
-def posed_in_double(objective: Objective, x: Tensor, question: Question, found: Curvature, ledger: Ledger) -> Posed:
-    """The question to F in float64 all through; or to F as it is, where that fails, or is not the same function.
+class InFloat64(NamedTuple):
+    """F and x in float64 all through."""
 
-    A gradient in each precision tells, also whether F computes in float64 itself. `found` is what was seen of F.
+    objective: Objective
+    """F itself, if that computes in float64; else a copy."""
+    x: Tensor
+    gradient_off: float
+    """How far ∇F(x) is from that in the caller's precision; 0 for F itself."""
+
+
+def in_double(
+    objective: Objective, x: Tensor, smoothness: float, noise: float, jump: float, ledger: Ledger
+) -> InFloat64 | None:
+    """F and x in float64 all through; None where that fails, or is not the same function.
+
+    A gradient in each precision tells, also whether F computes in float64 itself. `smoothness`, `noise` and `jump` are
+    what was seen of F.
     """
-    own = posed(objective, x, question, None)
     try:
         double = as_objective(objective).in_double(x, ledger)
         value, grad = double.sample(ledger=ledger).value_and_grad(x.double())
     except Exception:  # The caller's code may ask for float32 in ways that nobody foresees.
-        return own
+        return None
     here, in_float = objective.sample(ledger=ledger).value_and_grad(x)
-    smoothness, noise = (n if math.isfinite(n) else 0.0 for n in (found.smoothness, found.noise))
+    smoothness, noise = (n if math.isfinite(n) else 0.0 for n in (smoothness, noise))
     length, size = vectors.norm(x), vectors.norm(grad) + smoothness * vectors.norm(x)
     same = abs(float(value) - float(here)) <= VALUE * abs(float(value)) + ABSOLUTE + noise * length
     off = vectors.norm(grad - in_float)
-    if not same or not off <= GRADIENT * size + ROUNDINGS * max(noise, found.jump):
-        return own
+    if not same or not off <= GRADIENT * size + ROUNDINGS * max(noise, jump):
+        return None
     if x.dtype is torch.float64 and off <= EXACT * size:
-        return posed(objective, x, replace(question, full_precision=True), None)
-    return posed(double, x.double(), replace(question, full_precision=True, gradient_off=off), None)
+        return InFloat64(objective, x, 0.0)
+    return InFloat64(double, x.double(), off)
+
+
+def posed_in_double(objective: Objective, x: Tensor, question: Question, found: Curvature, ledger: Ledger) -> Posed:
+    """The question to F in float64 all through; or to F as it is, where that cannot be had. `found` is what was seen of
+    F."""
+    double = in_double(objective, x, found.smoothness, found.noise, found.jump, ledger)
+    if double is None:
+        return posed(objective, x, question, None)
+    question = replace(question, full_precision=True, gradient_off=double.gradient_off)
+    return posed(double.objective, double.x, question, None)
 
 
 def searched_again(objective: Objective, x: Tensor, asked: Posed, search: Callable[[Posed], T]) -> tuple[Posed, T]:

@@ -85,6 +85,11 @@ class MetricObjective(Forwarding):
     def point(self) -> Tensor:
         return self._z
 
+    @property
+    def doubles(self) -> bool:
+        """The map is in the precision of the caller."""
+        return False
+
     def assign(self, x: Tensor) -> None:
         super().assign(self._x + self.scaling.apply(x - self._z))
 

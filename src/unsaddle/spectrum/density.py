@@ -17,7 +17,7 @@ from unsaddle.judgement.watch import watched
 from unsaddle.measure import student
 from unsaddle.measure.direction import CLAIMED
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
-from unsaddle.spectrum.hessian import Hessian, hessian_at
+from unsaddle.spectrum.hessian import ASKEW, Hessian, Inexact, hessian_at
 from unsaddle.spectrum.result import Density, Status
 from unsaddle.spectrum.second_look import looked_again
 from unsaddle.spectrum.space import Space
@@ -92,7 +92,7 @@ def spectral_density(
     Products are taken again along the Ritz vectors of both ends and along four probes, on the other side of x and
     farther out, as `eigenpairs` does. Three times the difference is an error: `trace_error` contains it, and the status
     is INACCURATE if it exceeds the width of the smoothing at an end, or, in the trace, what the probes scatter by;
-    and where no two radii agree in the first place. At kinks, as a ReLU has them, products are taken between them.
+    and where no two radii agree in the first place. Then F is asked in float64, on a copy of it, or between kinks.
 
     Cost: probes·steps gradients, 50 for each probe by default, and 12 to 18 more. Memory: steps + 5 vectors.
 
@@ -112,8 +112,8 @@ def spectral_density(
     generator = torch.Generator().manual_seed(checks.seed(seed))
     with watched(F, None, progress) as seen:
         hessian = hessian_at(as_objective(seen), point, samples, generator, Ledger())
-        with hessian.held():
-            return density_of(hessian, None, width, probes, steps, generator)
+        found, _ = density_of(hessian, None, width, probes, steps, generator)
+    return found
 
 
 def density_of(
@@ -123,8 +123,9 @@ def density_of(
     probes: int | None,
     steps: int | None,
     generator: torch.Generator,
-) -> Density:
-    """The density, of a block if there is a mask. Where two radii disagree because of kinks, once more between them."""
+) -> tuple[Density, Hessian]:
+    """The density, of a block if there is a mask, and the Hessian that it is of. Where two radii disagree, once more in
+    float64 or between kinks."""
     if not SMALLEST_WIDTH <= width <= 1.0:
         raise ValueError(f"width must be between {SMALLEST_WIDTH:g} and 1, got {width:g}; it is a share of the range")
     checked: list[_Check] = []
@@ -240,6 +241,8 @@ def _grown(hessian: Hessian, space: Space, steps: int, start: Tensor) -> KrylovP
     while process.projection.size < steps:
         if not process.expand(solve=False):
             return None
+        if hessian.wary and process.projection.skew > ASKEW * process.largest:
+            raise Inexact
         if process.exhausted:
             break
     process.solve()
@@ -305,6 +308,7 @@ def _smoothed(
         dimension=dimension,
         status=Status.CONVERGED if right else Status.INACCURATE,
         cost=hessian.ledger.cost,
+        in_float64=hessian.in_float64,
     )
 
 

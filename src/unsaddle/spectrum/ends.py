@@ -16,7 +16,7 @@ import torch
 
 from unsaddle import vectors
 from unsaddle.curvature.krylov.process import KrylovProcess
-from unsaddle.spectrum.hessian import Hessian
+from unsaddle.spectrum.hessian import ASKEW, Hessian, Inexact
 from unsaddle.spectrum.space import Space
 from unsaddle.theory.start import log_unlucky
 from unsaddle.vectors import Array
@@ -160,6 +160,8 @@ def explore(
         if not process.expand(solve):
             return end(Stop.NOT_FINITE)
         steps += 1
+        if hessian.wary and seen.skew > ASKEW * process.largest:
+            raise Inexact
         exhausted = seen.size >= d or process.exhausted or seen.next_norm <= INVARIANT * max(largest, process.largest)
         if not (solve or exhausted):
             continue

@@ -2,8 +2,8 @@
 
 Gradients around x are surveyed first. Where they are as good as their dtype, a product takes one gradient, next to x:
 25 roundings of float32, where products of networks are within a per cent. Where noise asks for more distance, products
-are from both sides, so that the third derivative drops out. Where kinks, as of ReLU, are to blame instead, products are
-taken between them (`kinks`).
+are from both sides, so that the third derivative drops out. Where kinks, as of ReLU, are to blame instead, or
+rounding is more than is allowed, F is asked in float64, on a copy; or, without one, products are taken between kinks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from torch import Tensor
 from unsaddle import checks, vectors
 from unsaddle.cost import Cost, Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
+from unsaddle.curvature.in_double import in_double, may_double
 from unsaddle.curvature.kinks import (
+    FAR,
     GRADIENTS_A_PRODUCT,
+    LACKS,
     MOST_GRADIENTS,
     SPARE_GRADIENTS,
     BetweenKinks,
@@ -30,7 +33,7 @@ from unsaddle.curvature.kinks import (
 from unsaddle.curvature.krylov.attempts import FARTHER, FARTHEST
 from unsaddle.curvature.question import RELATIVE_GAMMA, Question
 from unsaddle.measure.direction import ROUNDINGS
-from unsaddle.measure.noise import FIRST_RADIUS
+from unsaddle.measure.noise import FIRST_RADIUS, gradient_noise
 from unsaddle.measure.survey import Survey, survey
 from unsaddle.objective import BaseObjective, Objective, as_objective, point_of, with_its_ranks
 from unsaddle.ranks import Ranks, together
@@ -50,7 +53,6 @@ was up to 1.35 of them in `benchmarks.spectrum --only errors`."""
 FARTHER_OUT = 2.0
 """What a search found is measured again so many times as far from x."""
 
-
 BLIND, NEGLIGIBLE = 0.5, 1e-3
 """Products that are off by more than the first share of a level do not tell what lies beyond it. An error below the
 second share of the largest |eigenvalue| is none, however small the level is."""
@@ -58,6 +60,18 @@ second share of the largest |eigenvalue| is none, however small the level is."""
 AGREE, CONTRADICT = 0.02, 0.1
 """Products at two radii are those of a Hessian if they differ by the first share at most. Where they differ by more
 than the second one, there is no Hessian to be seen."""
+
+SHARES = (1.0, 1e-2)
+"""In float64, products are taken at the first of these shares of the first radius at which they are those of a Hessian:
+kinks may be nearer."""
+
+SYMMETRIC, ASKEW = 0.1, 0.02
+"""They are if they are as symmetric, to the first share. A search in float32 ends where its products are not, by the
+second share of the largest |eigenvalue|, if F may be asked in float64. Rounding makes 0.002 to 0.015 of it."""
+
+
+class Inexact(Exception):  # noqa: N818  (an outcome, not an error)
+    """Products are not good enough for a search, and F may be asked in float64."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,6 +83,14 @@ class Hessian:
     around: Survey
     sampled: bool
     """Whether F_S is less than F."""
+    dtype: torch.dtype
+    """That of the caller's vectors."""
+    share: float = 0.0
+    """Where F is asked in float64 all through: the radius of all products, as a share of the first one. Else 0."""
+    in_float64: bool = False
+    """Whether `f_hat` is that of a copy of F in float64."""
+    wary: bool = False
+    """Whether F may be asked in float64 yet, so that a search is to end where products are off."""
     between: BetweenKinks | None = None
     """Products between the kinks next to x; None if there are no kinks, or no room between them."""
     kinks: bool = False
@@ -103,6 +125,8 @@ class Hessian:
 
     def radius(self, largest: float) -> float:
         """r for products, if `largest` is the largest |eigenvalue| seen so far."""
+        if self.share > 0.0:
+            return self.first
         size, first = self.f_hat.x_norm or 1.0, self.first
         noise = max(self.around.noise, self.f_hat.f.gradient_error(self.f_hat.value0, self.f_hat.grad_norm))
         largest = max(largest, self.around.curvature)
@@ -113,8 +137,8 @@ class Hessian:
     @property
     def first(self) -> float:
         """The radius of the first products."""
-        eps = torch.finfo(self.x.dtype).eps
-        return FIRST_RADIUS[self.x.dtype] * self.f_hat.x_norm if self.f_hat.x_norm > 0.0 else math.sqrt(eps)
+        eps, share = torch.finfo(self.x.dtype).eps, self.share or 1.0
+        return share * (FIRST_RADIUS[self.x.dtype] * self.f_hat.x_norm if self.f_hat.x_norm > 0.0 else math.sqrt(eps))
 
     def is_central(self, radius: float) -> bool:
         """Whether products at this radius are taken from both sides."""
@@ -206,8 +230,8 @@ def hessian_at(
 ) -> Hessian:
     """Draws F_S, takes ∇F_S(x), surveys the gradients around x, and compares products at two radii: ten gradients.
 
-    It takes a few more where gradients contradict each other, and up to 64 to find the gap between kinks, where
-    products do. A budget that is too small for that leaves it out.
+    It takes a few more where gradients contradict each other. Where products do, it takes up to 26 to ask F in float64,
+    or else up to 64 to find the gap between kinks. A budget that is too small for that leaves it out.
     """
     f = objective.sample(Question(samples=samples).sample_size(objective), generator, ledger=ledger)
     f_hat = DisplacedFunction(f, x)
@@ -217,14 +241,15 @@ def hessian_at(
         if around.again is not None:  # The first gradient is that of a solver that had not moved.
             f_hat.renew(around.again)
     sampled = objective.num_samples is None or f.size < objective.num_samples
-    hessian = Hessian(objective=objective, f_hat=f_hat, around=around, sampled=sampled)
-    if max_gradients is not None and max_gradients < 2 * MOST_GRADIENTS:
-        return hessian
-    return _beside_kinks(hessian, generator)
+    wary = f_hat.is_finite and not sampled and not around.has_memory and may_double(objective, x, None)
+    hessian = Hessian(objective=objective, f_hat=f_hat, around=around, sampled=sampled, dtype=x.dtype, wary=wary)
+    if max_gradients is None or max_gradients >= 2 * MOST_GRADIENTS:
+        hessian = _beside_kinks(hessian, generator)
+    return hessian if max_gradients is None else replace(hessian, wary=False)
 
 
 def _beside_kinks(hessian: Hessian, generator: torch.Generator) -> Hessian:
-    """The Hessian, with products between kinks if its own are not those of a Hessian, and there is room.
+    """The Hessian, with products in float64 or between kinks if its own are not those of a Hessian, and there is room.
 
     Asked along the product of a random vector, where eigenvalues are large.
     """
@@ -240,12 +265,66 @@ def _beside_kinks(hessian: Hessian, generator: torch.Generator) -> Hessian:
     length = vectors.norm(near)
     if vectors.norm(near - hessian.measure(q, length)) <= AGREE * length:
         return hessian
-    between = between_kinks(f_hat, q, generator)
+    double = asked_in_double(hessian, q, generator)
+    if double is not None:
+        return double
+    hessian, between = replace(hessian, wary=False), between_kinks(f_hat, q, generator)
     if between is not None:
         return replace(hessian, between=between)
     hessian.multiply(q, near, length)
     off = vectors.norm(near - hessian.measure(q, length))  # Noise is small where products are taken; kinks are not.
     return replace(hessian, kinks=not off <= CONTRADICT * vectors.norm(near), contradiction=off)
+
+
+def asked_in_double(hessian: Hessian, v: Tensor, generator: torch.Generator) -> Hessian | None:
+    """The Hessian of F in float64 all through, for one along whose unit vector v two radii disagreed.
+
+    None if F cannot be had in float64, or if its products are not those of a Hessian at any of `SHARES`. Up to 26
+    gradients.
+    """
+    objective, around = hessian.objective, hessian.around
+    if not hessian.wary:
+        return None
+    double = in_double(objective, hessian.x, around.curvature, around.noise, 0.0, hessian.ledger)
+    if double is None:
+        return None
+    f = as_objective(double.objective).sample(generator=generator, ledger=hessian.ledger)
+    f_hat, v = DisplacedFunction(f, double.x), v.to(double.x.dtype)
+    seen = gradient_noise(f.grad, f_hat.x, f_hat.x_norm, f_hat.grad0, generator)
+    asked = replace(
+        hessian,
+        objective=as_objective(double.objective),
+        f_hat=f_hat,
+        around=Survey(noise=seen.noise, curvature=seen.curvature, drowned=seen.drowned),
+        in_float64=double.objective is not objective,
+        wary=False,
+    )
+    nearer = (replace(asked, share=share) for share in SHARES)
+    return next((one for one in nearer if _is_a_hessian(one, v, generator)), None)
+
+
+def _is_a_hessian(hessian: Hessian, v: Tensor, generator: torch.Generator) -> bool:
+    """Whether products next to x are the same at two radii, not far shorter than farther out, and symmetric.
+
+    Along v, and along the product of a random vector, where eigenvalues are large. Nine gradients.
+    """
+    f_hat, random = hessian.f_hat, vectors.random_direction(hessian.x, generator)
+    q = f_hat.product(random, hessian.first)
+    size = vectors.norm(q)
+    if not (math.isfinite(size) and size > 0.0):
+        return False
+    q.div_(size)
+    for u in (q, v):
+        near = f_hat.product(u, hessian.first)
+        length = max(size, vectors.norm(near))
+        if not vectors.norm(near - hessian.measure(u, length)) <= AGREE * length:
+            return False
+        if u is q:
+            (back,) = vectors.dots((random, near))
+            far = min(vectors.norm(f_hat.central_product(q, share * (f_hat.x_norm or 1.0))) for share in FAR)
+            if not (abs(back - size) <= SYMMETRIC * size and LACKS * far <= length):
+                return False
+    return True
 
 
 def nearer_kinks(hessian: Hessian, v: Tensor, generator: torch.Generator) -> Hessian | None:
@@ -258,7 +337,7 @@ def nearer_kinks(hessian: Hessian, v: Tensor, generator: torch.Generator) -> Hes
         return None
     if not may_have_kinks(hessian.f_hat, hessian.around):
         return None
-    between = between_kinks(hessian.f_hat, v, generator)
+    between = between_kinks(hessian.f_hat, v.to(hessian.x.dtype), generator)
     return None if between is None else replace(hessian, between=between)
 
 
@@ -266,21 +345,21 @@ class HessianOperator:
     """v ↦ ∇²F(x)v by gradient differences, as a callable on flat torch vectors.
 
     Made by `hessian_operator`. One gradient a product; two where the gradients around x are noisy, so that products
-    have to be taken farther out.
+    have to be taken farther out. At kinks it holds a copy of F in float64, if there can be one.
     """
 
-    def __init__(self, hessian: Hessian, ranks: Ranks | None) -> None:
-        self._hessian, self._ranks, self._largest = hessian, ranks, 0.0
+    def __init__(self, hessian: Hessian, x: Tensor, ranks: Ranks | None) -> None:
+        self._hessian, self._x, self._ranks = hessian, x, ranks
 
     @property
     def dimension(self) -> int:
         """d of the whole vector, also where this rank holds a part of it."""
         with together(self._ranks):
-            return vectors.dimension(self._hessian.x)
+            return vectors.dimension(self._x)
 
     @property
     def x(self) -> Tensor:
-        return self._hessian.x
+        return self._x
 
     @property
     def cost(self) -> Cost:
@@ -289,15 +368,14 @@ class HessianOperator:
 
     def __call__(self, v: Tensor) -> Tensor:
         """∇²F(x)v, in a new vector."""
-        x = self._hessian.x
-        v = checks.vector_like(v, x, "v")
+        v = checks.vector_like(v, self._x, "v")
         with together(self._ranks):
             length = vectors.norm(v)
             if length == 0.0:
-                return torch.zeros_like(x)
-            out = torch.empty_like(x)
-            self._hessian.multiply(v / length, out, 0.0)
-            return out.mul_(length)
+                return torch.zeros_like(v)
+            out = torch.empty_like(self._hessian.x)
+            self._hessian.multiply((v / length).to(out.dtype), out, 0.0)
+            return out.mul_(length).to(v.dtype)
 
 
 def hessian_operator(
@@ -319,7 +397,8 @@ def hessian_operator(
     [6.0, -2.0]
     """
     whole = as_objective(objective)
-    return HessianOperator(_prepared(whole, x=point_of(whole, x), samples=samples, seed=seed), whole.ranks)
+    point = point_of(whole, x)
+    return HessianOperator(_prepared(whole, x=point, samples=samples, seed=seed), point, whole.ranks)
 
 
 @with_its_ranks

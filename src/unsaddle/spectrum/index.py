@@ -15,7 +15,7 @@ from unsaddle.curvature.question import RELATIVE_GAMMA
 from unsaddle.judgement.watch import watched
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Stop, explore
-from unsaddle.spectrum.hessian import Hessian, hessian_at
+from unsaddle.spectrum.hessian import Hessian, Inexact, hessian_at
 from unsaddle.spectrum.measured import Measured, measured
 from unsaddle.spectrum.pairs import LARGEST_BASIS, SURVEY_GRADIENTS, basis_size, worst
 from unsaddle.spectrum.result import MorseIndex, Status
@@ -88,24 +88,24 @@ def morse_index(
     generator = torch.Generator().manual_seed(checks.seed(seed))
     with watched(F, max_gradients, progress) as seen:
         hessian = hessian_at(as_objective(seen), point, samples, generator, Ledger(), max_gradients)
-        with hessian.held():
-            capacity = basis or basis_size(point, ROOM // 2, LARGEST_BASIS)
-            return looked_again(
-                hessian,
-                lambda h: _index(h, gamma, delta, capacity, max_gradients, generator),
-                lambda found: worst(found) if max_gradients is None else None,
-                generator,
-            )
+        found, _ = looked_again(
+            hessian,
+            lambda h: _index(h, gamma, delta, basis, max_gradients, generator),
+            lambda found: worst(found) if max_gradients is None else None,
+            generator,
+        )
+    return found
 
 
 def _index(
     hessian: Hessian,
     gamma: float | None,
     delta: float,
-    capacity: int,
+    basis: int | None,
     max_gradients: int | None,
     generator: torch.Generator,
 ) -> MorseIndex:
+    capacity = basis or basis_size(hessian.x, ROOM // 2, LARGEST_BASIS)
     space, largest = Space(hessian.x), 0.0
     d = space.dimension
     if not hessian.is_finite:
@@ -123,6 +123,8 @@ def _index(
         upper = int((seen.values - seen.errors < -gamma).sum())
         if lower == upper or not sweep.proven or again == AGAIN:
             break
+        if hessian.wary:
+            raise Inexact
         # Vectors that turn out not to be below −γ were in the way. Without them, the rest is looked at once more.
         sweep.keep(seen, seen.values < -gamma)
         seen = sweep.run()
@@ -130,6 +132,7 @@ def _index(
     upper = upper if sweep.proven else sweep.most
     status = Status.BUDGET_SPENT if not sweep.proven and max_gradients is not None else Status.INACCURATE
     kept = seen.values < -gamma
+    stacked = torch.stack(seen.vectors)[torch.from_numpy(kept)] if seen.vectors else space.locked[:0]
     return MorseIndex(
         lower=lower,
         upper=max(lower, upper),
@@ -137,11 +140,12 @@ def _index(
         confidence=1.0 - delta,
         values=seen.values[kept],
         errors=seen.errors[kept],
-        vectors=torch.stack(seen.vectors)[torch.from_numpy(kept)] if seen.vectors else space.locked[:0],
+        vectors=stacked.to(hessian.dtype),
         smoothness=sweep.largest,
         dimension=d,
         status=Status.CONVERGED if lower == upper else status,
         cost=hessian.ledger.cost,
+        in_float64=hessian.in_float64,
     )
 
 
@@ -226,7 +230,7 @@ def _unknown(hessian: Hessian, gamma: float | None, delta: float, dimension: int
         confidence=1.0 - delta,
         values=none,
         errors=none,
-        vectors=hessian.x.new_empty(0, *hessian.x.shape),
+        vectors=hessian.x.new_empty(0, *hessian.x.shape, dtype=hessian.dtype),
         smoothness=math.nan,
         dimension=dimension,
         status=Status.NOT_FINITE,

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from unsaddle import checks
 from unsaddle.cost import Cost, Ledger
+from unsaddle.curvature.result import IN_FLOAT64
 from unsaddle.judgement.watch import watched
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.spectrum.density import WIDTH, density_of
@@ -57,7 +58,10 @@ class Layers(Pictured):
             lines.append(
                 f"{layer.name:<{wide}}  {layer.pairs.dimension:>9}  {ends[0]:>11.4g}  {ends[1]:>11.4g}  {trace:>11.4g}"
             )
-        return "\n".join([*lines, f"{self.cost.gradients} gradients."])
+        said = [f"{self.cost.gradients} gradients."]
+        if any(part.in_float64 for layer in self.layers for part in (layer.pairs, layer.density) if part is not None):
+            said.append(IN_FLOAT64)
+        return "\n".join([*lines, " ".join(said)])
 
     def plot(self) -> Figure:
         """Draw the extremes and the density of each layer in one figure. Needs matplotlib, of the extra `plot`."""
@@ -132,9 +136,10 @@ def spectrum_by_layer(
             d = Space(point, mask).dimension
             low = min(goal.lowest, d)
             wanted = Goal(lowest=low, highest=min(goal.highest, d - low), tolerance=goal.tolerance)
-            with hessian.held():
-                pairs = looked_again(hessian, partial(_pairs, wanted, mask, basis, generator), worst, generator)
-                spread = density_of(hessian, mask, width, probes, steps, generator) if with_density else None
+            search, spread = partial(_pairs, wanted, mask, basis, generator), None
+            pairs, hessian = looked_again(hessian, search, worst, generator)
+            if with_density:
+                spread, hessian = density_of(hessian, mask, width, probes, steps, generator)
             found.append(Layer(name=name, parameters=tuple(names), pairs=pairs, density=spread))
     return Layers(layers=tuple(found), cost=hessian.ledger.cost)
 

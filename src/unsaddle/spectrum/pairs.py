@@ -130,13 +130,12 @@ def eigenpairs(
             whole, at = inside, inside.point
         generator = torch.Generator().manual_seed(checks.seed(seed))
         hessian = hessian_at(whole, at, samples, generator, Ledger(), max_gradients)
-        with hessian.held():
-            found = looked_again(
-                hessian,
-                lambda h: pairs_of(h, goal, Space(at), basis, max_gradients, generator, looks),
-                lambda pairs: worst(pairs) if max_gradients is None else None,
-                generator,
-            )
+        found, _ = looked_again(
+            hessian,
+            lambda h: pairs_of(h, goal, Space(h.x), basis, max_gradients, generator, looks),
+            lambda pairs: worst(pairs) if max_gradients is None else None,
+            generator,
+        )
     return found if scaling is None else _in_own_variables(found, scaling)
 
 
@@ -267,7 +266,7 @@ def _measured(
     return Eigenpairs(
         values=again.values,
         errors=again.errors,
-        vectors=torch.stack(again.vectors),
+        vectors=torch.stack(again.vectors).to(hessian.dtype),
         lowest=goal.lowest,
         bound=bound,
         confidence=1.0 - goal.delta,
@@ -277,6 +276,7 @@ def _measured(
         status=status,
         cost=hessian.ledger.cost,
         memory=memory,
+        in_float64=hessian.in_float64,
     )
 
 
@@ -305,7 +305,7 @@ def _nothing(hessian: Hessian, goal: Goal, space: Space) -> Eigenpairs:
     return Eigenpairs(
         values=none,
         errors=none,
-        vectors=hessian.x.new_empty(0, *hessian.x.shape),
+        vectors=hessian.x.new_empty(0, *hessian.x.shape, dtype=hessian.dtype),
         lowest=0,
         bound=(-math.inf, math.inf),
         confidence=1.0 - goal.delta,

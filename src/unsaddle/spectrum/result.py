@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from unsaddle.cost import Cost
+from unsaddle.curvature.result import IN_FLOAT64
 from unsaddle.told import Pictured, as_text, counted, measured
 from unsaddle.vectors import Array
 
@@ -54,6 +55,8 @@ class Eigenpairs(Pictured):
     cost: Cost
     memory: int
     """Vectors that were held at once."""
+    in_float64: bool = False
+    """Whether it is of F computed in float64, on a copy, since kinks or rounding hide the values in float32."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -73,7 +76,7 @@ class Eigenpairs(Pictured):
         known = [f"below {low:.4g}"] * math.isfinite(low) + [f"above {high:.4g}"] * math.isfinite(high)
         if known:
             rows.append(("all others", f"not {' or '.join(known)}, at confidence {self.confidence:g}"))
-        rows += [("status", self.status.value), ("cost", _work(self.cost))]
+        rows += [("status", self.status.value), *_precision(self.in_float64), ("cost", _work(self.cost))]
         counts = " and ".join(f"{len(texts)} {name}" for name, texts in ends.items() if texts) or "None"
         return as_text(f"{counts} of {counted(self.dimension, 'eigenvalue')}.", rows)
 
@@ -105,6 +108,8 @@ class MorseIndex:
     dimension: int
     status: Status
     cost: Cost
+    in_float64: bool = False
+    """As for `Eigenpairs`."""
 
     @property
     def decided(self) -> bool:
@@ -124,7 +129,7 @@ class MorseIndex:
         if len(self.values):
             error = f"± {self.errors.max():.1g} at most"
             rows.append(("values", f"from {self.values[0]:.5g} to {self.values[-1]:.5g}, {error}"))
-        rows += [] if self.decided else [("status", self.status.value)]
+        rows += [*([] if self.decided else [("status", self.status.value)]), *_precision(self.in_float64)]
         return as_text(f"Morse index {self._count}: {which}.", [*rows, ("cost", _work(self.cost))])
 
 
@@ -153,13 +158,15 @@ class Density(Pictured):
     dimension: int
     status: Status
     cost: Cost
+    in_float64: bool = False
+    """As for `Eigenpairs`."""
 
     def __repr__(self) -> str:
         trace = f"trace {measured(self.trace, self.trace_error)}, " if self.nodes.size else ""
         return f"<Density {_word(self.status)}: d = {self.dimension}, {trace}{_work(self.cost)}>"
 
     def __str__(self) -> str:
-        rows = [("status", self.status.value), ("cost", _work(self.cost))]
+        rows = [("status", self.status.value), *_precision(self.in_float64), ("cost", _work(self.cost))]
         if self.nodes.size:
             how = "every eigenvalue" if self.exact else f"{self.probes} probes of {self.steps} steps"
             negative = float(self.weights[self.nodes < -self.width].sum())
@@ -182,6 +189,10 @@ class Density(Pictured):
 def _word(status: Status) -> str:
     """The name of a status in small letters, for a line: 'not finite'."""
     return status.name.lower().replace("_", " ")
+
+
+def _precision(in_float64: bool) -> list[tuple[str, str]]:
+    return [("precision", IN_FLOAT64)] * in_float64
 
 
 def _work(cost: Cost) -> str:

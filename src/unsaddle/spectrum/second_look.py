@@ -1,15 +1,17 @@
-"""A second search by products between kinks, where the first one is inaccurate because of them."""
+"""Further searches where the first one is inaccurate: by products in float64, and between kinks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from unsaddle.spectrum.hessian import Hessian, nearer_kinks
+from unsaddle.spectrum.hessian import Hessian, Inexact, asked_in_double, nearer_kinks
 from unsaddle.spectrum.result import Status
+from unsaddle.vectors import random_direction
 
 
 class Answer(Protocol):
@@ -27,16 +29,31 @@ def looked_again(
     search: Callable[[Hessian], Found],
     worst: Callable[[Found], Tensor | None],
     generator: torch.Generator,
-) -> Found:
-    """The answer of a search. If it is INACCURATE, and kinks are to blame, that of a second one between them.
+) -> tuple[Found, Hessian]:
+    """The answer of a search, and the Hessian that it is of. If it is INACCURATE, or ends by an `Inexact`, that of F
+    in float64, where it can be had. If that is, too, and kinks are to blame, that of products between them.
 
     Args:
         hessian: whose products the first search takes.
-        search: from a Hessian to an answer. Called twice at most.
+        search: from a Hessian to an answer. Called three times at most.
         worst: the unit vector of an answer along which radii disagree most; None to leave it at the first answer.
-        generator: of the random vectors that look for the gap between kinks.
+        generator: of the random vectors that tell whether products are those of a Hessian.
     """
-    found = search(hessian)
-    v = worst(found) if found.status is Status.INACCURATE else None
-    between = None if v is None else nearer_kinks(hessian, v, generator)
-    return found if between is None else search(between)
+    try:
+        found = _held(hessian, search)
+    except Inexact:
+        double = asked_in_double(hessian, random_direction(hessian.x, generator), generator)
+        hessian = double or replace(hessian, wary=False)
+        found = _held(hessian, search)
+    for look in (asked_in_double, nearer_kinks):
+        v = worst(found) if found.status is Status.INACCURATE else None
+        other = None if v is None else look(hessian, v, generator)
+        if other is not None:
+            hessian, found = other, _held(other, search)
+    return found, hessian
+
+
+def _held(hessian: Hessian, search: Callable[[Hessian], Found]) -> Found:
+    """The answer of one search. A copy of a model is made before or after it, where the model is as it was."""
+    with hessian.held():
+        return search(hessian)

@@ -20,7 +20,7 @@ class Space:
     """
 
     def __init__(self, like: Tensor, mask: Tensor | None = None) -> None:
-        self._like, self.mask = like, mask
+        self._like, self.mask = like, None if mask is None else mask.to(like.dtype)
         self.locked = like.new_empty(0, *like.shape)
         self._block = vectors.dimension(like) if mask is None else round(vectors.dots((mask, mask))[0])
 
