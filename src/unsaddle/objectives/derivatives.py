@@ -120,7 +120,23 @@ class ByHand(Oracle):
         return self._hvp(x.clone(), v)
 
 
-class SameDtype(Oracle):
+class Wrapping(Oracle):
+    """What an oracle around another one passes on."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self._oracle = oracle
+
+    def gradient_error(self, value: float, grad_norm: float) -> float:
+        return self._oracle.gradient_error(value, grad_norm)
+
+    def values_for_gradient(self, x: Tensor) -> int:
+        return self._oracle.values_for_gradient(x)
+
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        return self._oracle.held()
+
+
+class SameDtype(Wrapping):
     """Forwards to an oracle, after checking that x and the floating-point data agree in dtype and device."""
 
     def __init__(self, oracle: Oracle, rows: tuple[Tensor, ...]) -> None:
@@ -155,15 +171,6 @@ class SameDtype(Oracle):
         self, out: Tensor, x: Tensor, u: Tensor | None, scale: float, weight: float, afresh: bool
     ) -> None:
         self._for(x).add_grad_at_sum(out, x, u, scale, weight, afresh)
-
-    def gradient_error(self, value: float, grad_norm: float) -> float:
-        return self._oracle.gradient_error(value, grad_norm)
-
-    def values_for_gradient(self, x: Tensor) -> int:
-        return self._oracle.values_for_gradient(x)
-
-    def held(self) -> contextlib.AbstractContextManager[None]:
-        return self._oracle.held()
 
 
 def oracle(fun: Callable[..., Any], gradient: bool, hvp: Product | None, *rows: Tensor) -> Oracle:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from unsaddle.objective import Oracle
+from unsaddle.objectives.derivatives import Wrapping
 
 T = TypeVar("T")
 
@@ -153,24 +153,15 @@ def _slots(kind: type) -> Iterator[str]:
         yield from (slots,) if isinstance(slots, str) else slots
 
 
-class InDouble(Oracle):
+class InDouble(Wrapping):
     """Forwards to an oracle that computes in float32 with vectors that are float64, and has it compute in float64."""
 
     def __init__(self, oracle: Oracle) -> None:
+        super().__init__(oracle)
         self._value, self._both = Doubled(oracle.value), Doubled(oracle.value_and_grad)
-        self._oracle = oracle
 
     def value(self, x: Tensor) -> Tensor:
         return self._value(x)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._both(x)
-
-    def gradient_error(self, value: float, grad_norm: float) -> float:
-        return self._oracle.gradient_error(value, grad_norm)
-
-    def values_for_gradient(self, x: Tensor) -> int:
-        return self._oracle.values_for_gradient(x)
-
-    def held(self) -> contextlib.AbstractContextManager[None]:
-        return self._oracle.held()
