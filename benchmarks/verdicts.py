@@ -95,9 +95,17 @@ DECIDED = {
 the gradient is not that of F, nor with `--as-it-is`, where float32 has no copy in float64."""
 UNDECIDED, DECIDED_BF16 = 0.05, 0.6
 
-WITHOUT_BF16 = ("zoo", "trained ReLU", "trained smooth", "memory", "rough gradients", "published")
+WITHOUT_BF16 = (
+    "zoo",
+    "trained ReLU",
+    "trained smooth",
+    "memory",
+    "rough gradients",
+    "published",
+    "flat to second order",
+)
 """The zoo is there for its 50 seeds; what bf16 does to saddles like these, `symmetric` tells. Solvers and functions of
-others compute in float32 at least."""
+others compute in float32 at least. A rounded x is not where F is flat."""
 
 
 def allowed(runs: int) -> int:
