@@ -108,6 +108,7 @@ ELSEWHERE = {
         "report/complexity_statements.py",
     ],
     "report/test_page.py": ["report/blocks.py", "report/provenance.py", "report/sections.py", "report/style.py"],
+    "spectrum/test_hessian.py": ["spectrum/operator.py"],
     "spectrum/test_pairs.py": ["spectrum/plots.py", "spectrum/result.py"],
     "commands/test_check.py": ["report/check.py"],
     "test_cli.py": ["commands/group.py", "commands/output.py", "commands/report.py", "commands/reproduce.py"],

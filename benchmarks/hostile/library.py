@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import unsaddle
-import unsaddle.spectrum.hessian as spectral
+import unsaddle.spectrum.operator as spectral
 from benchmarks.hostile.callables import objective
 from benchmarks.hostile.values import (
     GRADIENTS,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from unsaddle.objective import Objective
-from unsaddle.spectrum import hessian as products
+from unsaddle.spectrum import operator as products
 from unsaddle.vectors import Array
 
 
