@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -120,3 +123,46 @@ def test_a_trained_network_with_kinks_is_asked_in_float64_and_left_as_it_was() -
     assert found.in_float64
     assert not alone.in_float64
     assert "float64, on a copy" in str(found)
+
+
+def kinked(x: Tensor) -> Tensor:
+    """A saddle with kinks nearer than float32 can see."""
+    u = x - 30.0
+    return (u**2).sum() - 1.5 * u[0] ** 2 + 0.1 * (u + 1e-6 * torch.arange(1, 41)).abs().sum() - 0.1 * u.sum()
+
+
+def test_a_verdict_in_float64_can_be_kept_and_holds_nothing_of_the_copy() -> None:
+    f = Function(kinked)
+    verdict = is_minimum(f, X)
+    assert verdict.evidence.in_float64
+    assert verdict.evidence._objective is not None
+    assert verdict.evidence._x is not None
+    assert verdict.evidence._x.dtype is torch.float32
+    assert pickle.loads(pickle.dumps(verdict)).reason == verdict.reason
+
+
+def test_what_fails_in_float64_beside_x_alone_is_answered_in_float32() -> None:
+    refused = []
+
+    def fun(x: Tensor) -> Tensor:
+        if x.dtype is torch.float64 and bool((x != X).any()):
+            refused.append(1)
+            raise RuntimeError("float32 only, but at x itself")
+        return kinked(x)
+
+    for found in (is_minimum(Function(fun), X).evidence, negative_curvature(Function(fun), X)):
+        assert not found.in_float64
+    assert len(refused) == 2
+
+
+@pytest.mark.parametrize("ask", [is_minimum, negative_curvature])
+def test_warnings_about_float64_are_not_shown(ask: Callable[..., Any]) -> None:
+    def fun(x: Tensor) -> Tensor:
+        if x.dtype is torch.float64 and bool((x != X).any()):
+            warnings.warn("slow in float64", stacklevel=1)
+        return kinked(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ask(Function(fun), X)
+    assert getattr(found, "evidence", found).in_float64
