@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.objectives.in_float32 import InFloat32
 from tests.spectrum.networks import network, objective, rectified
-from unsaddle import Function
+from unsaddle import Function, eigenpairs
 from unsaddle.cost import Ledger
 from unsaddle.objective import as_objective
 from unsaddle.spectrum.hessian import Hessian, Inexact, hessian_at
@@ -107,3 +108,18 @@ def test_where_products_are_between_kinks_already_there_is_no_third_look() -> No
     hessian = hessian_at(F, F.point, None, torch.Generator().manual_seed(0), Ledger())
     assert hessian.between is not None
     assert len(looks(hessian, Status.INACCURATE)[1]) == 1
+
+
+def test_what_fails_in_float64_beside_x_alone_is_answered_in_float32() -> None:
+    x, refused = torch.full((40,), 30.0), []
+
+    def fun(y: Tensor) -> Tensor:
+        if y.dtype is torch.float64 and bool((y != x).any()):
+            refused.append(1)
+            raise RuntimeError("float32 only, but at x itself")
+        u = y - 30.0
+        kinks = (u + 1e-6 * torch.arange(1, 41)).abs().sum() - u.sum()
+        return (u**2).sum() - 1.5 * u[0] ** 2 + 0.1 * kinks
+
+    assert not eigenpairs(Function(fun), x, lowest=1, highest=1).in_float64
+    assert refused

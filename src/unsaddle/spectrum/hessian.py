@@ -19,7 +19,7 @@ from torch import Tensor
 from unsaddle import vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.displaced import DisplacedFunction
-from unsaddle.curvature.in_double import in_double, may_double
+from unsaddle.curvature.in_double import InFloat64, in_double, may_double
 from unsaddle.curvature.kinks import (
     FAR,
     GRADIENTS_A_PRODUCT,
@@ -281,25 +281,33 @@ def asked_in_double(hessian: Hessian, v: Tensor, generator: torch.Generator) -> 
     None if F cannot be had in float64, or if its products are not those of a Hessian at any of `SHARES`. Up to 26
     gradients.
     """
-    objective, around = hessian.objective, hessian.around
+    around = hessian.around
     if not hessian.wary:
         return None
-    double = in_double(objective, hessian.x, around.curvature, around.noise, 0.0, hessian.ledger)
+    double = in_double(hessian.objective, hessian.x, around.curvature, around.noise, 0.0, hessian.ledger)
     if double is None:
         return None
+    try:
+        asked = _of_copy(hessian, double, generator)
+        v, nearer = v.to(double.x.dtype), (replace(asked, share=share) for share in SHARES)
+        return next((one for one in nearer if _is_a_hessian(one, v, generator)), None)
+    except Exception:  # The caller's code may refuse float64 beside x alone.
+        return None
+
+
+def _of_copy(hessian: Hessian, double: InFloat64, generator: torch.Generator) -> Hessian:
+    """The Hessian of F in float64, with its gradients surveyed."""
     f = as_objective(double.objective).sample(generator=generator, ledger=hessian.ledger)
-    f_hat, v = DisplacedFunction(f, double.x), v.to(double.x.dtype)
+    f_hat = DisplacedFunction(f, double.x)
     seen = gradient_noise(f.grad, f_hat.x, f_hat.x_norm, f_hat.grad0, generator)
-    asked = replace(
+    return replace(
         hessian,
         objective=as_objective(double.objective),
         f_hat=f_hat,
         around=Survey(noise=seen.noise, curvature=seen.curvature, drowned=seen.drowned),
-        in_float64=double.objective is not objective,
+        in_float64=double.objective is not hessian.objective,
         wary=False,
     )
-    nearer = (replace(asked, share=share) for share in SHARES)
-    return next((one for one in nearer if _is_a_hessian(one, v, generator)), None)
 
 
 def _is_a_hessian(hessian: Hessian, v: Tensor, generator: torch.Generator) -> bool:

@@ -66,7 +66,7 @@ def look_next_to_x(search: Search, around: Survey | None) -> NextToX:
 def _at_first_radius(search: Search, share: float) -> KrylovCandidate | None:
     """The search at this share of the first radius, with what it found measured; None without answer."""
     f_hat, eps = search.f_hat, torch.finfo(search.x.dtype).eps
-    radius = share * FIRST_RADIUS[search.x.dtype] * f_hat.x_norm if f_hat.x_norm > 0.0 else math.sqrt(eps)
+    radius = share * (FIRST_RADIUS[search.x.dtype] * f_hat.x_norm if f_hat.x_norm > 0.0 else math.sqrt(eps))
     settings = settings_for(search, num_steps=STEPS, smallest_radius=radius)
     candidate = run(search, settings, CHECK_GRADIENTS, search.question.keep_history)
     if candidate.status is Status.BUDGET_SPENT:
