@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +23,8 @@ KEEP_LOWEST, KEEP_HIGHEST = 8, 4
 """Ritz vectors that a restart keeps of 20 vectors; other bases keep the same share. The lowest are looked for. The
 highest would come back and cost steps again."""
 
-LEFTOVER = {torch.float32: 1e-5, torch.float64: 1e-13}
-"""A new vector is orthogonalised again if its part in the basis is longer than this share of it: about a hundred
-roundings, far below the error of a product."""
+INSIDE = 0.1
+"""A new vector is orthogonalised once more if the last pass took out of it more than this share of what is left."""
 
 BREAKDOWN = 10.0
 """The space is invariant if no more than so many roundings of the largest eigenvalue are left of a product."""
@@ -39,7 +37,7 @@ SHORT = {torch.float32: 1e-2, torch.float64: 1e-6}
 class KrylovProcess:
     """Q, an orthonormal basis of a Krylov space, and M = sym(QᵀHQ).
 
-        w = Hq_j;  h = Qᵀw, w ← w − Qh, twice where needed (h summed);  b = ‖w‖;  q_{j+1} = w/b
+        w = Hq_j;  h = Qᵀw, w ← w − Qh, by two passes or three (h summed);  b = ‖w‖;  q_{j+1} = w/b
 
     Full reorthogonalisation and the symmetrised projection keep the Ritz values right for products with an error. The
     three-term recurrence would not. `start` is the unit vector q_0. A basis of `capacity` vectors must be restarted
@@ -86,16 +84,15 @@ class KrylovProcess:
         seen, j = self.projection, self.projection.size
         q, w = self._basis[j], self._basis[j + 1]
         self._operator(q, w)
-        products, b, pairs = _orthogonalise(self._basis[: j + 2], w, seen, solve)
+        products, b = _orthogonalise(self._basis[: j + 2], seen.coupled)
         length = math.hypot(b, *products)
         if not math.isfinite(length):
-            seen.size = j
             return False
+        seen.extend(products)
         seen.follow(b)
         self.largest = max(self.largest, length)
         if solve:
-            seen.take(pairs)
-            self._note_largest()
+            self.solve()
         if b > 0.0:
             w.div_(b)
             if self._project is not None:
@@ -121,13 +118,9 @@ class KrylovProcess:
             w.div_(length)
 
     def solve(self) -> None:
-        """Computes the Ritz pairs of the whole basis, if steps went without."""
-        _, *pairs = vectors.summed_and_said(self._basis.new_zeros(0), *self.projection.solved())
-        self.projection.take((pairs[0], pairs[1]))
-        self._note_largest()
-
-    def _note_largest(self) -> None:
-        values = self.projection.values
+        """Computes the Ritz pairs of the whole basis, if steps went without. All ranks take those of the first."""
+        values, pairs = vectors.said(self._basis.device, *self.projection.solved())
+        self.projection.take((values, pairs))
         self.largest = max(self.largest, -float(values[0]), float(values[-1]))
 
     def vector(self, index: int) -> Tensor:
@@ -151,32 +144,33 @@ class KrylovProcess:
         self._basis[keep] = self._basis[size]
 
 
-def _orthogonalise(rows: Tensor, w: Tensor, projection: Projection, solve: bool) -> tuple[list[float], float, Any]:
-    """w ← w − QQᵀw in place, of rows = (Q, w); returns Qᵀw, the length of the new w, and the Ritz pairs with `solve`.
+def _orthogonalise(rows: Tensor, coupled: int) -> tuple[list[float], float]:
+    """w ← w − QQᵀw in place, of rows = (Q, w), where w is the product with the last of Q. Returns Qᵀw and the new ‖w‖.
 
-    Q is read twice: for h = Qᵀw, and then, block by block in the cache, for w − Qh, its length, and its part in Q that
-    rounding has left. Only if this part is too long is it taken out too ("twice is enough"). It is rounding of h, which
-    the Ritz pairs need not know. On several ranks, those of the first come with the second message: processors round
-    eigenvalues differently, and all ranks must decide alike.
+    But for errors, w has a part in few vectors of Q: those from `coupled` on. It is taken out first. What is left in Q
+    is small, so that one pass over all of it leaves no more than rounding. Where w is nearly inside of Q, there is one
+    more ("twice is enough").
     """
-    basis = rows[:-1]
-    taken = vectors.summed(torch.mv(basis, w))
-    left = None
-    for block in _column_blocks(rows):
-        torch.addmv(block[-1], block[:-1].T, taken, alpha=-1.0, out=block[-1])
-        left = torch.mv(block, block[-1]) if left is None else torch.addmv(left, block, block[-1], out=left)
-    assert left is not None
-    products = taken.tolist()
-    if not math.isfinite(math.hypot(*products)):  # On all ranks alike.
-        return products, math.nan, ()
-    projection.extend(products)
-    (*leftover, squared), *pairs = vectors.summed_and_said(left, *(projection.solved() if solve else ()))
-    length = _length(w, squared)
-    if not math.hypot(*leftover) <= LEFTOVER[w.dtype] * length:
-        torch.addmv(w, basis.T, torch.tensor(leftover, dtype=w.dtype, device=w.device), alpha=-1.0, out=w)
-        projection.amend(leftover)
-        length = _length(w, float(vectors.summed(torch.dot(w, w))))
-    return products, length, pairs
+    w, near = rows[-1], rows[coupled:-1]
+    first = vectors.summed(torch.mv(near, w))
+    torch.addmv(w, near.T, first, alpha=-1.0, out=w)
+    products, squared = _take_out(rows)
+    inside = math.hypot(*products)
+    length = _length(w, squared - inside * inside)
+    if not inside <= INSIDE * length:
+        products = [one + more for one, more in zip(products, _take_out(rows)[0], strict=True)]
+        length = vectors.norm(w)
+    for i, product in enumerate(first.tolist(), coupled):
+        products[i] += product
+    return products, length
+
+
+def _take_out(rows: Tensor) -> tuple[list[float], float]:
+    """w ← w − QQᵀw in place, of rows = (Q, w). Returns Qᵀw, and ‖w‖² before it."""
+    products = vectors.summed(torch.mv(rows, rows[-1]))
+    torch.addmv(rows[-1], rows[:-1].T, products[:-1], alpha=-1.0, out=rows[-1])
+    *numbers, squared = products.tolist()
+    return numbers, squared
 
 
 def _length(w: Tensor, squared: float) -> float:
@@ -186,11 +180,7 @@ def _length(w: Tensor, squared: float) -> float:
     return math.sqrt(squared) if usable else vectors.norm(w)
 
 
-def _columns(basis: Tensor) -> int:
-    """Columns of a block that fits into the cache."""
-    return max(4096, vectors.BLOCK_BYTES // (basis.shape[0] * basis.element_size()))
-
-
 def _column_blocks(basis: Tensor) -> tuple[Tensor, ...]:
-    columns = _columns(basis)
+    """The basis in blocks of columns that fit into the cache."""
+    columns = max(4096, vectors.BLOCK_BYTES // (basis.shape[0] * basis.element_size()))
     return (basis,) if basis.shape[1] <= columns else torch.split(basis, columns, dim=1)

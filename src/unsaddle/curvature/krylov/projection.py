@@ -38,6 +38,11 @@ class Projection:
         self._earlier: list[tuple[Array, Array]] = []
         self.values, self.vectors = np.empty(0), np.empty((0, 0))
 
+    @property
+    def coupled(self) -> int:
+        """The first basis vector that the next product has a part in: the one before last, or after a restart all."""
+        return 0 if self.size == self._first else self.size - 1
+
     def extend(self, products: Sequence[float]) -> None:
         """Adds a column of HQ, `products` = Qᵀ(Hq_last). The Ritz pairs and b stay those of the smaller basis."""
         j = self.size
@@ -49,12 +54,6 @@ class Projection:
         column = np.array([*(e - o / 2.0 for e, o in zip(expected, off, strict=True)), products[j]])
         self._m[j, : j + 1] = self._m[: j + 1, j] = column
         self.size = j + 1
-
-    def amend(self, more: Sequence[float]) -> None:
-        """Adds to the products of the last column what rounding had left out of them."""
-        j, column = self.size - 1, np.array(more)
-        self._m[j, : j + 1] += column / 2.0
-        self._m[: j + 1, j] += column / 2.0  # The diagonal gets all of it.
 
     def follow(self, next_norm: float) -> None:
         """Sets b, the length of what the last product has outside of the basis."""
