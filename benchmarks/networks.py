@@ -184,6 +184,7 @@ def arguments(description: str) -> ArgumentParser:
     """The options of a look."""
     parser = options(description)
     parser.add_argument("--steps", type=int, default=300, help="of training")
+    parser.add_argument("--rows", type=int, default=BATCH, help="of the frozen batch")
     parser.add_argument("--lanczos", type=int, default=60, help="exact products of the truth")
     parser.add_argument("--basis", type=int, default=None, help="vectors that krylov may hold; not for the times")
     parser.add_argument("--peer", action="store_true", help=f"install {peer.NAME}, and compare times")
@@ -205,7 +206,7 @@ def main() -> int:
         torch.manual_seed(args.seed)
         network = make()
         trained(network, args.steps, args.seed)
-        for data, size in (("one batch", BATCH), *((("all", len(network.rows[0])),) if args.whole else ())):
+        for data, size in (("one batch", args.rows), *((("all", len(network.rows[0])),) if args.whole else ())):
             seen.append(look(network, name, data, size, args))
             note(report, seen[-1])
     tables(seen)
