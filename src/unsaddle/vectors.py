@@ -36,6 +36,21 @@ def dots(*pairs: tuple[Tensor, Tensor]) -> list[float]:
     return total([[torch.dot(a, b) for a, b in zip(part[::2], part[1::2], strict=True)] for part in parts])
 
 
+def dot_matrix(a: Sequence[Tensor], b: Sequence[Tensor]) -> Array:
+    """All inner products of two lists of vectors. They go through the cache once, in blocks of all of them.
+
+    >>> u = torch.tensor([1.0, 2.0])
+    >>> dot_matrix([u, 3.0 * u], [u])
+    array([[ 5.],
+           [15.]])
+    """
+    size = max(1, BLOCK_BYTES // (len(a) + len(b)) // a[0].element_size())
+    products = torch.zeros(len(a), len(b), dtype=torch.float64, device=a[0].device)
+    for block in zip(*(torch.split(v, size) for v in (*a, *b)), strict=True):
+        products += torch.stack(block[: len(a)]) @ torch.stack(block[len(a) :]).T
+    return summed(products).cpu().numpy()
+
+
 def norm(u: Tensor) -> float:
     """Euclidean norm, also of vectors whose squares underflow, or overflow float32. Beyond float64 it is inf."""
     (squared,) = dots((u, u))

@@ -26,9 +26,8 @@ def test_projections_and_random_vectors_are_in_the_space() -> None:
     assert space.dimension == 5
 
 
-def test_a_restricted_product_is_projected() -> None:
-    space = Space(torch.zeros(3, dtype=torch.float64))
-    space.lock([torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)])
+def test_a_restricted_product_stays_in_the_block() -> None:
+    space = Space(torch.zeros(3, dtype=torch.float64), torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64))
     out = torch.empty(3, dtype=torch.float64)
     space.restricted(lambda q, out: out.copy_(2.0 * q))(torch.ones(3, dtype=torch.float64), out)
     assert out.tolist() == [0.0, 2.0, 2.0]

@@ -268,7 +268,7 @@ def _every_value(
         values = np.concatenate([values, process.projection.values])
         if size == space.dimension:
             break
-        space.lock([space.project(process.vector(i)) for i in range(size)])
+        space.lock(list(map(space.project, process.ritz_vectors(range(size)))))
     return np.sort(values), error
 
 

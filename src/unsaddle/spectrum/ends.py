@@ -14,7 +14,6 @@ from enum import Enum
 import numpy as np
 import torch
 
-from unsaddle import vectors
 from unsaddle.curvature.krylov.process import KrylovProcess
 from unsaddle.spectrum.hessian import ASKEW, Hessian, Inexact
 from unsaddle.spectrum.space import Space
@@ -221,9 +220,3 @@ def _unseen(values: Array, room: Array, count: int) -> list[float]:
         near, far = values[i] + BLIND * room[i], values[i + 1] - BLIND * room[i + 1]
         levels += [float(near), float(far)] if near < far else []
     return levels
-
-
-def dot_matrix(a: list[torch.Tensor], b: list[torch.Tensor]) -> Array:
-    """All inner products, as a matrix."""
-    numbers = vectors.dots(*((u, w) for u in a for w in b))
-    return np.array(numbers).reshape(len(a), len(b))

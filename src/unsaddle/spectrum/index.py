@@ -193,7 +193,7 @@ class _Sweep:
             self.largest, values = max(self.largest, run.process.largest), run.process.projection.values
             if run.stop is Stop.NOT_FINITE:
                 return None
-            space.lock([space.project(run.process.vector(i)) for i in run.indices])
+            space.lock(list(map(space.project, run.process.ritz_vectors(run.indices))))
             self._claimed = np.concatenate([self._claimed, values[run.indices]])
             if run.stop is Stop.STEPS:
                 rest = int((values >= goal.below).sum())

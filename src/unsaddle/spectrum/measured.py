@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.measure.direction import CLAIMED
-from unsaddle.spectrum.ends import dot_matrix, errors
+from unsaddle.spectrum.ends import errors
 from unsaddle.spectrum.hessian import FARTHER_OUT, Hessian
 from unsaddle.vectors import Array
 
@@ -87,7 +87,7 @@ def _restrict(products: Sequence[Tensor], mask: Tensor | None) -> None:
 def _ritz(
     hessian: Hessian, found: Sequence[Tensor], products: Sequence[Tensor], claimed: Array, largest: float, central: Mask
 ) -> Measured:
-    projected = dot_matrix(list(found), list(products))
+    projected = vectors.dot_matrix(found, products)
     squares = np.array(vectors.dots(*((w, w) for w in products)))
     if not (np.isfinite(projected).all() and np.isfinite(squares).all()):
         nothing = np.full(len(found), math.nan)

@@ -211,7 +211,7 @@ def basis_size(x: Tensor, count: int, most: int) -> int:
 
 def _lock(space: Space, run: Run, values: Array) -> Array:
     """Locks what a run found; returns the values of all that is locked, in its order."""
-    space.lock([space.project(run.process.vector(i)) for i in run.indices])
+    space.lock(list(map(space.project, run.process.ritz_vectors(run.indices))))
     return np.concatenate([values, run.process.projection.values[run.indices]])
 
 

@@ -56,10 +56,13 @@ class Space:
         return v.div_(vectors.norm(v))
 
     def restricted(self, multiply: Operator) -> Operator:
-        """PHP for a map H, P the projection on the space."""
+        """The map within the block. A process whose `project` is that of this space takes out what is locked."""
+        mask = self.mask
+        if mask is None:
+            return multiply
 
         def product(q: Tensor, out: Tensor) -> None:
             multiply(q, out)
-            self.project(out)
+            out.mul_(mask)
 
         return product

@@ -5,8 +5,9 @@ The search on a batch, with Hessian H + E, finds its highest eigenvector u. To s
     λ_max − uᵀHu = Σ_j (v_jᵀEv)²/(λ_max − λ_j)
 
 of λ_max: 3 to 10 % on a conv net. The batch's own eigenvalue is too high, by as much and by its noise, so it is not
-used. The first fresh batches turn u to the mean of their Hu. The next ones measure q = uᵀHu, and p = Hu − qu with the
-same products. One more measures t = pᵀHp/‖p‖². The answer is the Ritz value of span{u, Hu}, the higher eigenvalue of
+used. The first fresh batches turn u to the mean of their Hu, unless they agree. The next ones measure q = uᵀHu, and
+p = Hu − qu with the same products. One more measures t = pᵀHp/‖p‖². The answer is the Ritz value of span{u, Hu}, the
+higher eigenvalue of
 
     q    ‖p‖
     ‖p‖   t
@@ -24,18 +25,15 @@ from typing import NamedTuple
 
 from unsaddle.measure import student
 
-FEWEST, UNKNOWN, MOST = 2, 12, 24
-"""Fresh batches along u: where all batches agree, as whole data sets do; else at least, since a few may agree by
-chance; and at most. After more of them, it would take so long to pay for the next burst that a warning came late."""
+FEWEST, UNKNOWN, MOST = 3, 12, 24
+"""Fresh batches along u: where they agree, as whole data sets do; else so many turn u, and then at least, and at most,
+so many measure it. After more, it would take so long to pay for the next burst that a warning came late."""
 
 AGREE = 0.01
 """Batches agree if they scatter by no more than this share of λ_max."""
 
 WANTED = 0.035
 """The standard error of λ_max at which a burst ends, as a share of it."""
-
-TURNED = 3
-"""Fresh batches whose products turn u, unless all batches agree. The answer then lacks half as much."""
 
 NEGLIGIBLE = 2e-3
 """p is left out if ‖p‖² is at most this share of q²: it would change λ_max by about as much."""

@@ -32,7 +32,7 @@ from unsaddle.spectrum.hessian import hessian_at
 from unsaddle.torch_optim import online, policy
 from unsaddle.torch_optim.batch import DrawnBatch
 from unsaddle.torch_optim.closure import ClosureObjective
-from unsaddle.torch_optim.monitor_burst import TURNED, Noise, across, highest, is_seen
+from unsaddle.torch_optim.monitor_burst import FEWEST, Noise, across, highest, is_seen
 
 SEARCH_STEPS = 20
 """Products of a search for both ends: they are then known to some per cent, as far as one batch tells."""
@@ -100,7 +100,7 @@ class Track:
     low_burst: list[float] = field(default_factory=list)
     """Curvatures along the lowest direction."""
     alone: bool = False
-    """Whether u is that of the search, of one batch."""
+    """Whether u is that of the search, of one batch, and no others have been asked whether they agree."""
     noise: Noise = field(default_factory=Noise)
     sharpness: tuple[float, float] = (math.nan, math.nan)
     """λ_max and its error."""
@@ -148,7 +148,7 @@ class Track:
     def next_burst(self, *, known: bool) -> int:
         """Gradients that the next burst takes, about; `known`: whether that at x is there already."""
         steps = (FEWEST_STEPS + MOST_STEPS) // 2
-        fresh = self.noise.size + 1 + (0 if self.noise.agree else TURNED)
+        fresh = self.noise.size + 1 + (0 if self.noise.agree else FEWEST)
         return (2 * steps if self.high_probe[1] else steps + (not known)) + 2 * fresh
 
 
@@ -191,7 +191,7 @@ def search(
     if both_ends:
         track.lowest, track.lowest_seen = found.vector(0), (float(found.projection.values[0]), math.nan)
         track.lowest_at = track.steps
-    track.origin, track.sizes, track.began, track.alone = origin, sizes, track.steps, not track.noise.agree
+    track.origin, track.sizes, track.began, track.alone = origin, sizes, track.steps, True
 
 
 def _both_ends(
@@ -286,15 +286,16 @@ def measure(track: Track, batch: Batch) -> None:
     track.squares.append(high.size**2)
     track.total = high.product if track.total is None else track.total.add_(high.product)
     noise, total = track.noise.after(track.burst), sum(track.burst)
+    agree = False
     if track.alone:
-        if len(track.burst) < TURNED:
+        if len(track.burst) < FEWEST:
             return
-        track.alone = False
-        if not noise.agree and total > 0.0:
+        track.alone, agree = False, Noise().after(track.burst).agree  # Earlier bursts may have agreed elsewhere.
+        if not agree and total > 0.0:
             track.noise, track.highest = noise, track.total.div_(vectors.norm(track.total))
             track.burst, track.squares, track.total = [], [], None
             return
-    if len(track.burst) < noise.size:
+    if not agree and len(track.burst) < noise.size:
         return
     squares = [q * q for q in track.burst]
     track.noise, track.beside = noise, across(vectors.norm(track.total) ** 2, track.squares) - across(total**2, squares)

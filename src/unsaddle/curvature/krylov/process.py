@@ -7,9 +7,8 @@ products, `smoothness` measures L1, `spectrum` has eigenpairs and densities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,8 +40,8 @@ class KrylovProcess:
 
     Full reorthogonalisation and the symmetrised projection keep the Ritz values right for products with an error. The
     three-term recurrence would not. `start` is the unit vector q_0. A basis of `capacity` vectors must be restarted
-    before it can grow. If the operator maps into a subspace, `project` brings a vector into it, in place: rounding
-    would lead out of it. Memory: capacity + 1 vectors in one block.
+    before it can grow. With `project`, P, which projects a vector in place, the process is that of PHP; `start` is then
+    in the subspace. Memory: capacity + 1 vectors in one block.
 
     Attributes:
         projection: M and its Ritz pairs.
@@ -85,6 +84,8 @@ class KrylovProcess:
         q, w = self._basis[j], self._basis[j + 1]
         self._operator(q, w)
         products, b = _orthogonalise(self._basis[: j + 2], seen.coupled)
+        if self._project is not None:  # What rounding leaves of another eigenvector would grow from step to step.
+            b = vectors.norm(self._project(w))
         length = math.hypot(b, *products)
         if not math.isfinite(length):
             return False
@@ -95,10 +96,8 @@ class KrylovProcess:
             self.solve()
         if b > 0.0:
             w.div_(b)
-            if self._project is not None:
-                self._project(w)  # What rounding leaves of another eigenvector would grow from step to step.
-                if b <= SHORT[w.dtype] * self.largest:
-                    self._purify(w)
+            if self._project is not None and b <= SHORT[w.dtype] * self.largest:
+                self._purify(w)
         return True
 
     def _purify(self, w: Tensor) -> None:
@@ -125,9 +124,15 @@ class KrylovProcess:
 
     def vector(self, index: int) -> Tensor:
         """A Ritz vector, normalised; 0 is the lowest, −1 the highest."""
-        coefficients = torch.from_numpy(np.ascontiguousarray(self.projection.vectors[:, index])).to(self._basis)
-        v = self._basis[: self.projection.vectors.shape[0]].T @ coefficients
-        return v.div_(vectors.norm(v))
+        return self.ritz_vectors([index])[0]
+
+    def ritz_vectors(self, indices: Sequence[int]) -> Tensor:
+        """Several of them, as rows. The basis is read once."""
+        pairs = self.projection.vectors
+        found = torch.from_numpy(pairs[:, list(indices)].T.copy()).to(self._basis) @ self._basis[: len(pairs)]
+        for v in found:
+            v.div_(vectors.norm(v))
+        return found
 
     def restart(self, lowest: int | None = None, highest: int | None = None) -> None:
         """Keeps Ritz vectors of both ends and the next basis vector, in place: a thick restart (Wu and Simon 2000).

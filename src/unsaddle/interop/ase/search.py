@@ -184,7 +184,7 @@ class _Picture:
     def __init__(self, probes: Probes, space: Coordinates, process: KrylovProcess) -> None:
         size = process.projection.size
         self._probes = probes
-        self._basis: Array = space.lift @ np.array([process.vector(i).numpy() for i in range(size)]).T
+        self._basis: Array = space.lift @ process.ritz_vectors(range(size)).numpy().T
         self._matrix: Array = np.diag(process.projection.values)
         self._exact: Array = np.zeros((0, size))
         self._motions: list[Motion] = []
