@@ -47,8 +47,7 @@ COMBINED = "a combination of basis vectors: this rank's rows of it"
 ALLOWED = {
     ("curvature/auto.py", "basis_size", "numel"): f"{HERE}; the smallest over ranks is taken",
     ("curvature/krylov/process.py", "__init__", "numel"): HERE,
-    ("curvature/krylov/process.py", "vector", "@"): COMBINED,
-    ("curvature/krylov/process.py", "vector", "shape"): COUNT,
+    ("curvature/krylov/process.py", "ritz_vectors", "@"): COMBINED,
     ("curvature/krylov/process.py", "restart", "@"): COMBINED,
     ("curvature/krylov/process.py", "_orthogonalise", "mv"): SUMMED,
     ("curvature/krylov/process.py", "_take_out", "mv"): SUMMED,
