@@ -47,6 +47,7 @@ from unsaddle import (
     spectrum_by_layer,
 )
 from unsaddle.objective import Objective, SecondOrderFunction
+from unsaddle.objectives.model.data import MICRO_BATCH
 from unsaddle.problems import embedded_digits, prescribed_spectrum, sigmoid_least_squares
 
 K = 10
@@ -86,7 +87,7 @@ def network_case(name: str, make: Callable[[], Network], args: Namespace) -> Cas
     torch.manual_seed(args.seed)
     network = make()
     trained(network, args.steps, args.seed)
-    rows = tuple(part[:BATCH] for part in network.rows)
+    rows = tuple(part[: args.rows] for part in network.rows)
     objective = ModelObjective(network.model, network.loss, TensorDataset(*rows))
     return Case(name, objective, objective.point, truth(*in_double(network, rows)), network, rows)
 
@@ -109,6 +110,7 @@ def paper_case(n: int, d: int, args: Namespace) -> Case:
 def look(case: Case, args: Namespace, report: Report) -> list[str]:
     """The public call with its defaults, over several seeds; and its time in plain gradients, interleaved."""
     f, ratios, found, seconds = case.objective.sample(), list[float](), list[Eigenpairs](), list[float]()
+    batches = list(zip(*(part.split(MICRO_BATCH) for part in case.rows), strict=True))
 
     def plain() -> None:
         for _ in range(10):
@@ -116,7 +118,8 @@ def look(case: Case, args: Namespace, report: Report) -> list[str]:
                 f.grad(case.x)
             else:  # By autograd alone.
                 own = [p for p in case.network.model.parameters() if p.requires_grad]
-                torch.autograd.grad(case.network.loss(case.network.model, case.rows), own)
+                for batch in batches:
+                    torch.autograd.grad(case.network.loss(case.network.model, batch), own)
 
     for seed in range(args.starts):
         before = timed(plain)
@@ -243,6 +246,7 @@ def draw(args: Namespace) -> int:
 def main() -> int:
     parser = options(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=300, help="of training")
+    parser.add_argument("--rows", type=int, default=BATCH, help="of the frozen batch, for pairs")
     parser.add_argument("--starts", type=int, default=3, help="seeds of each case")
     parser.add_argument("--indices", type=int, default=600, help="cases of the Morse index")
     parser.add_argument("--relu", type=int, default=10, help="trained ReLU networks among them, in addition")
