@@ -12,6 +12,7 @@ import unsaddle
 from tests.objectives.traces import Everything
 from unsaddle import ModelObjective
 from unsaddle.cost import Cost
+from unsaddle.objectives.model import data
 from unsaddle.objectives.model.data import source
 
 LABELS = torch.arange(10.0).view(10, 1)
@@ -57,6 +58,19 @@ def test_everything_is_taken_in_the_order_of_the_data():
     F, loss, _ = objective(TensorDataset(LABELS), micro_batch=4)
     F.sample().value(F.point)
     assert loss.batches == [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]
+
+
+def test_small_tensors_are_read_once_and_large_ones_at_each_evaluation(monkeypatch):
+    def read_twice():
+        drawn = source(TensorDataset(LABELS), 4, 0).everything()
+        first, second = ([rows for (rows,), _ in drawn.weighted()] for _ in range(2))
+        assert torch.equal(torch.cat(first), LABELS)
+        assert not any(rows.data_ptr() == LABELS.data_ptr() for rows in first)  # A loss may write to its batch.
+        return [one is other for one, other in zip(first, second, strict=True)]
+
+    assert read_twice() == [True, True, True]
+    monkeypatch.setattr(data, "KEPT_BYTES", LABELS.nbytes - 1)
+    assert read_twice() == [False, False, False]
 
 
 @pytest.mark.parametrize(

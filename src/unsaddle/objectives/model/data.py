@@ -20,6 +20,8 @@ from unsaddle.objectives.sampling import draw_indices
 
 MICRO_BATCH = 128
 """Rows of a data set that go through the model at once, by default."""
+KEPT_BYTES = 64 << 20
+"""Batches of a data set of tensors are kept, not gathered at each evaluation, up to so many bytes."""
 UNIFORM = (torch_data.SequentialSampler, torch_data.RandomSampler, DistributedSampler)
 """Samplers under which all rows weigh the same. A loader with another sampler is `Endless`."""
 
@@ -73,12 +75,12 @@ class Rows(Source):
         return Drawn(lambda: held, index.numel(), len(held))
 
     def everything(self) -> Drawn:
-        """Reads the rows again each time, so that only one batch is in memory; of tensors, one batch is kept."""
-        n = self.num_samples
-        if self._parts(n) == 1 and self._is_of_tensors:
+        """Reads the rows again each time, so that only one batch is in memory. Of tensors, small ones are kept."""
+        n, tensors = self.num_samples, self._dataset.tensors if self._is_of_tensors else ()
+        if tensors and (self._parts(n) == 1 or sum(tensor.nbytes for tensor in tensors) <= KEPT_BYTES):
             with torch.inference_mode(False):
                 held = list(self._batches(torch.arange(n)))
-            return Drawn(lambda: held, n, 1)
+            return Drawn(lambda: held, n, len(held))
         return Drawn(lambda: self._batches(torch.arange(n)), n, self._parts(n))
 
     def _batches(self, index: Tensor) -> Iterator[tuple[Any, float]]:
