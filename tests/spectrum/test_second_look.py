@@ -69,6 +69,23 @@ def test_what_is_inaccurate_is_looked_at_again_in_float64(wary: Hessian) -> None
     assert double.ledger is wary.ledger
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_an_answer_in_float64_that_is_made_of_the_first_one_spares_the_search(wary: Hessian, known: bool) -> None:
+    better, searches = Answer(Status.CONVERGED, 1.0, False), list[Hessian]()
+
+    def search(h: Hessian) -> Answer:
+        searches.append(h)
+        return Answer(Status.INACCURATE, h.share, False)
+
+    generator = torch.Generator().manual_seed(0)
+    v = random_direction(wary.x, generator)
+    found, last = looked_again(
+        wary, search, lambda _: v, generator, lambda h, nearly: better if known and nearly.share == 0.0 else None
+    )
+    assert (found is better, len(searches) == 1) == (known, known)
+    assert last.in_float64
+
+
 def test_what_is_inexact_is_searched_in_float64_at_once(wary: Hessian) -> None:
     found, searches = looks(wary, Status.CONVERGED, inexact=True)
     assert (found, len(searches)) == (Answer(Status.CONVERGED, 1.0, False), 2)

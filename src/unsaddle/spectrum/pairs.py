@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Run, Stop,
 from unsaddle.spectrum.exclusion import excluded
 from unsaddle.spectrum.hessian import Hessian, hessian_at
 from unsaddle.spectrum.measured import Measured, measured
+from unsaddle.spectrum.refined import refined
 from unsaddle.spectrum.result import Eigenpairs, MorseIndex, Status
 from unsaddle.spectrum.second_look import looked_again
 from unsaddle.spectrum.space import Space
@@ -135,6 +137,7 @@ def eigenpairs(
             lambda h: pairs_of(h, goal, Space(h.x), basis, max_gradients, generator, looks),
             lambda pairs: worst(pairs) if max_gradients is None else None,
             generator,
+            lambda h, pairs: _refined(h, pairs, goal, generator),
         )
     return found if scaling is None else _in_own_variables(found, scaling)
 
@@ -191,6 +194,30 @@ def pairs_of(
         low, high = float(rest[0]), float(rest[-1])
         bound = min(bound[0], low - goal.tolerance * abs(low)), max(bound[1], high + goal.tolerance * abs(high))
     return _measured(hessian, goal, space, values, bound, stop, d, largest, memory, generator, max_gradients)
+
+
+def _refined(hessian: Hessian, found: Eigenpairs, goal: Goal, generator: torch.Generator) -> Eigenpairs | None:
+    """The same pairs, as far as they are known by products of this Hessian; None if they are not.
+
+    What else there is, `bound`, was proved by the first search.
+    """
+    largest = float(np.abs(found.values).max())
+    again = refined(hessian, list(found.vectors), goal.lowest, goal.highest, largest, partial(_room, goal, largest))
+    if again is None:
+        return None
+    space, (ritz, values) = Space(hessian.x), again
+    space.lock(ritz)
+    memory = max(found.memory, 2 * len(found.vectors) + 2 * len(ritz))
+    pairs = _measured(
+        hessian, goal, space, values, found.bound, Stop.DONE, found.dimension, largest, memory, generator, None
+    )
+    return pairs if pairs.status is Status.CONVERGED else None
+
+
+def _room(goal: Goal, largest: float, values: Array) -> Array:
+    """The errors with which values count as known."""
+    room: Array = goal.tolerance * np.maximum(np.abs(values), FLOOR_OF_STATUS * largest)
+    return room
 
 
 def worst(found: Eigenpairs | MorseIndex) -> Tensor | None:
@@ -251,10 +278,7 @@ def _measured(
     found = [space.locked[int(i)] for i in chosen]
     memory = max(memory, len(space.locked) + 3 * len(found))
 
-    def room(values: Array) -> Array:
-        allowed: Array = goal.tolerance * np.maximum(np.abs(values), FLOOR_OF_STATUS * largest)
-        return allowed
-
+    room = partial(_room, goal, largest)
     left = hessian.steps_left(max_gradients, largest) >= 2 * len(found)
     again = measured(hessian, found, values[chosen], largest, space.mask, room if left else None)
     if not again.is_finite:

@@ -29,6 +29,7 @@ def looked_again(
     search: Callable[[Hessian], Found],
     worst: Callable[[Found], Tensor | None],
     generator: torch.Generator,
+    refine: Callable[[Hessian, Found], Found | None] = lambda *_: None,
 ) -> tuple[Found, Hessian]:
     """The answer of a search, and the Hessian that it is of. If it is INACCURATE, or ends by an `Inexact`, that of F
     in float64, where it can be had. If that is, too, and kinks are to blame, that of products between them.
@@ -38,6 +39,8 @@ def looked_again(
         search: from a Hessian to an answer. Called three times at most.
         worst: the unit vector of an answer along which radii disagree most; None to leave it at the first answer.
         generator: of the random vectors that tell whether products are those of a Hessian.
+        refine: makes an answer of F in float64 from one that is nearly right, for less than a search; None if it is
+            not.
     """
     try:
         found = _held(hessian, search)
@@ -45,11 +48,18 @@ def looked_again(
         double = asked_in_double(hessian, random_direction(hessian.x, generator), generator)
         hessian = double or replace(hessian, wary=False)
         found = _held(hessian, search)
-    for look in (asked_in_double, nearer_kinks):
+
+    def other(look: Callable[[Hessian, Tensor, torch.Generator], Hessian | None]) -> Hessian | None:
         v = worst(found) if found.status is Status.INACCURATE else None
-        other = None if v is None else look(hessian, v, generator)
-        if other is not None:
-            hessian, found = other, _held(other, search)
+        return None if v is None else look(hessian, v, generator)
+
+    double = other(asked_in_double)
+    if double is not None:
+        nearly, hessian = found, double
+        found = _held(hessian, lambda h: refine(h, nearly) or search(h))
+    nearer = other(nearer_kinks)
+    if nearer is not None:
+        hessian, found = nearer, _held(nearer, search)
     return found, hessian
 
 
