@@ -53,6 +53,9 @@ STEPS_A_DIMENSION = 100
 FLOOR_OF_STATUS = 1e-2
 """Values below this share of the largest one are as good as one of that size, for the status: float32 has no more."""
 
+BEYOND = 0.1
+"""Pairs of float32 are made exact in float64 only if `bound` is within this share of the last value of each end."""
+
 SURVEY_GRADIENTS = 12
 """What the survey of gradients around x, and the one at x, take at most."""
 
@@ -137,7 +140,7 @@ def eigenpairs(
             lambda h: pairs_of(h, goal, Space(h.x), basis, max_gradients, generator, looks),
             lambda pairs: worst(pairs) if max_gradients is None else None,
             generator,
-            lambda h, pairs: _refined(h, pairs, goal, generator),
+            lambda h, pairs: _refined(h, pairs, goal, copies, generator),
         )
     return found if scaling is None else _in_own_variables(found, scaling)
 
@@ -196,11 +199,19 @@ def pairs_of(
     return _measured(hessian, goal, space, values, bound, stop, d, largest, memory, generator, max_gradients)
 
 
-def _refined(hessian: Hessian, found: Eigenpairs, goal: Goal, generator: torch.Generator) -> Eigenpairs | None:
+def _refined(
+    hessian: Hessian, found: Eigenpairs, goal: Goal, copies: bool, generator: torch.Generator
+) -> Eigenpairs | None:
     """The same pairs, as far as they are known by products of this Hessian; None if they are not.
 
-    What else there is, `bound`, was proved by the first search.
+    What else there is, `bound`, was proved by the first search. If that left much room, this would not do.
     """
+    if len(found.values) < goal.lowest + goal.highest:
+        return None
+    ends = [(found.values[goal.lowest - 1], found.bound[0])] if goal.lowest else []
+    ends += [(found.values[-goal.highest], found.bound[1])] if goal.highest else []
+    if copies and any(not abs(bound - value) <= BEYOND * abs(value) for value, bound in ends):
+        return None
     largest = float(np.abs(found.values).max())
     again = refined(hessian, list(found.vectors), goal.lowest, goal.highest, largest, partial(_room, goal, largest))
     if again is None:
