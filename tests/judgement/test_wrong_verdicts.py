@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.objectives.in_float32 import InFloat32
 from unsaddle import Function, is_minimum
 
 DOUBLE, FLOAT = torch.float64, torch.float32
@@ -181,3 +182,20 @@ def test_products_that_are_not_symmetric_make_no_saddle_where_no_value_falls(dty
         x0 = torch.randn(30, generator=g, dtype=DOUBLE).to(dtype)
         f = Function(lambda x, a=a, x0=x0: (x.new_zeros(()), a @ (x - x0)), gradient=True)
         assert is_minimum(f, x0, seed=seed).kind == "undecided"
+
+
+def test_a_fine_texture_that_bends_values_down_is_no_noise() -> None:
+    """As FLETCBV3 of CUTEst: at ‖x‖ = 4e8 gradients farther out than a few units look like noise, and were taken so."""
+    x, bend = torch.linspace(3e7, 5e7, 120, dtype=torch.float64), torch.ones(120, dtype=torch.float64)
+    bend[0] = -1.0
+
+    def fun(y: Tensor) -> Tensor:
+        u = y - x
+        texture = 1e-4 * (torch.sin(1.7 * u) / 1.7 - torch.sin(u)) - 1.5e-4 * bend * torch.cos(u)
+        return (5e-9 * u.square() + texture).sum()
+
+    for F in (InFloat32(Function(fun)), Function(fun)):
+        verdict = is_minimum(F, x)
+        assert verdict.kind == "saddle"
+        assert verdict.curvature == pytest.approx(-1.5e-4, rel=1e-2)
+        assert verdict.drop > 1e-4

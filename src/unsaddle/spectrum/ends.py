@@ -48,6 +48,12 @@ START_DELTA = 1e-4
 """The largest part of δ that a run uses. The steps grow only with log(1/δ), so a safe start is cheap."""
 
 
+Interval = tuple[float, float]
+
+NO_OTHERS = math.inf, -math.inf
+"""The interval of no eigenvalue."""
+
+
 class Stop(Enum):
     """Why a run ended."""
 
@@ -109,18 +115,38 @@ class Run:
             return list(range(size))
         return [*range(self.low), *range(size - self.high, size)]
 
+    @property
+    def others(self) -> Interval:
+        """Where the other Ritz values lie."""
+        rest = np.delete(self.process.projection.values, self.indices)
+        return (float(rest[0]), float(rest[-1])) if rest.size else NO_OTHERS
 
-def errors(values: Array, residuals: Array) -> Array:
+
+def around(one: Interval, other: Interval) -> Interval:
+    """The smallest interval around two of them.
+
+    >>> around((-1.0, 2.0), NO_OTHERS)
+    (-1.0, 2.0)
+    """
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def errors(values: Array, residuals: Array, others: Interval = NO_OTHERS) -> Array:
     """How far each Ritz value is from an eigenvalue: its residual ρ, or ρ²/gap, with the gap to other Ritz values.
 
-    The first is a theorem. The second is Temple's and Kato's, as far as the gap is seen.
+    The first is a theorem. The second is Temple's and Kato's, as far as the gap is seen. `others` is where eigenvalues
+    lie that are not among the values.
 
     >>> errors(np.array([0.0, 1.0, 1.01]), np.array([0.1, 0.1, 0.1])).round(3).tolist()
     [0.011, 0.1, 0.1]
+    >>> errors(np.array([0.0]), np.array([0.1]), (0.5, 3.0)).tolist()
+    [0.02]
     """
     apart = np.abs(values[:, None] - values[None, :]) - residuals[None, :]
     np.fill_diagonal(apart, math.inf)
     gap = apart.min(axis=1, initial=math.inf)
+    if others[0] <= others[1]:
+        gap = np.minimum(gap, np.maximum(others[0] - values, values - others[1]))
     with np.errstate(divide="ignore", invalid="ignore"):
         better: Array = np.where(gap > residuals, residuals**2 / gap, residuals)
     return better

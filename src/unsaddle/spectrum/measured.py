@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.measure.direction import CLAIMED
-from unsaddle.spectrum.ends import errors
+from unsaddle.spectrum.ends import NO_OTHERS, Interval, errors
 from unsaddle.spectrum.hessian import FARTHER_OUT, Hessian
 from unsaddle.vectors import Array
 
@@ -43,11 +43,13 @@ def measured(
     largest: float,
     mask: Tensor | None,
     room: Callable[[Array], Array] | None = None,
+    others: Interval = NO_OTHERS,
 ) -> Measured:
     """Rayleigh and Ritz on orthonormal vectors, with products on the other side of x, twice as far out as the search.
 
-    `claimed` are the curvatures along the vectors by the search. Three times the difference, as for a single direction
-    (`measure.direction`), the rounding along it, and the error by the residual make the error of a value.
+    `claimed` are the curvatures along the vectors by the search, and `others` is where other eigenvalues lie. Three
+    times the difference, as for a single direction (`measure.direction`), the rounding along it, and the error by the
+    residual make the error of a value.
 
     Most of the difference is often the third derivative. Where an error is larger than `room` has for its value, the
     product is taken on the same side, too, and their mean has none. If that does not do, for all vectors.
@@ -57,7 +59,7 @@ def measured(
     """
     products, claimed = [hessian.measure(v, largest) for v in found], claimed.copy()
     _restrict(products, mask)
-    seen = _ritz(hessian, found, products, claimed, largest, np.zeros(len(found), dtype=bool))
+    seen = _ritz(hessian, found, products, claimed, largest, np.zeros(len(found), dtype=bool), others)
     if room is None or not seen.is_finite or not hessian.is_one_sided(largest):
         return seen
     if (seen.errors <= room(seen.values)).all():
@@ -72,7 +74,7 @@ def measured(
             claimed[i] -= (here - there) / (2.0 * FARTHER_OUT)  # The third derivative, at the radius of the search.
             w.add_(other).div_(2.0)
         central |= some
-        seen = _ritz(hessian, found, products, claimed, largest, central)
+        seen = _ritz(hessian, found, products, claimed, largest, central, others)
         if (seen.errors <= room(seen.values)).all():
             break
     return seen
@@ -85,7 +87,13 @@ def _restrict(products: Sequence[Tensor], mask: Tensor | None) -> None:
 
 
 def _ritz(
-    hessian: Hessian, found: Sequence[Tensor], products: Sequence[Tensor], claimed: Array, largest: float, central: Mask
+    hessian: Hessian,
+    found: Sequence[Tensor],
+    products: Sequence[Tensor],
+    claimed: Array,
+    largest: float,
+    central: Mask,
+    others: Interval,
 ) -> Measured:
     projected = vectors.dot_matrix(found, products)
     squares = np.array(vectors.dots(*((w, w) for w in products)))
@@ -105,7 +113,7 @@ def _ritz(
     images = combined(products, turn)
     residuals = np.array([vectors.norm(w.sub_(v, alpha=t)) for v, w, t in zip(ritz, images, values, strict=True)])
     disagreement = np.square(turn_by).T @ off
-    return Measured(values, disagreement + errors(values, residuals), disagreement, ritz)
+    return Measured(values, disagreement + errors(values, residuals, others), disagreement, ritz)
 
 
 def combined(found: Sequence[Tensor], turn: Tensor) -> list[Tensor]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,17 @@ from unsaddle import checks, vectors
 from unsaddle.cost import Ledger
 from unsaddle.curvature.auto import free_memory
 from unsaddle.judgement.watch import watched
-from unsaddle.measure import batches
 from unsaddle.metric.given import as_map
 from unsaddle.metric.maps import Map
 from unsaddle.metric.objective import MetricObjective
 from unsaddle.objective import Objective, as_objective, point_of, with_its_ranks
 from unsaddle.ranks import current
-from unsaddle.spectrum.ends import FEW_DIMENSIONS, START_DELTA, Goal, Run, Stop, explore
+from unsaddle.spectrum.answer import EVERYWHERE, Found, answer, nothing
+from unsaddle.spectrum.ends import FEW_DIMENSIONS, NO_OTHERS, START_DELTA, Goal, Run, Stop, around, explore
 from unsaddle.spectrum.exclusion import excluded
 from unsaddle.spectrum.hessian import Hessian, hessian_at
-from unsaddle.spectrum.measured import Measured, measured
 from unsaddle.spectrum.refined import refined
-from unsaddle.spectrum.result import Eigenpairs, MorseIndex, Status
+from unsaddle.spectrum.result import Eigenpairs, MorseIndex
 from unsaddle.spectrum.second_look import looked_again
 from unsaddle.spectrum.space import Space
 from unsaddle.vectors import Array
@@ -49,12 +47,6 @@ within it. Smaller ones may be out of reach for a small basis, in a crowd around
 
 STEPS_A_DIMENSION = 100
 """Products for each dimension, after which a search gives up: a basis that holds everything would have needed one."""
-
-FLOOR_OF_STATUS = 1e-2
-"""Values below this share of the largest one are as good as one of that size, for the status: float32 has no more."""
-
-BEYOND = 0.1
-"""Pairs of float32 are made exact in float64 only if `bound` is within this share of the last value of each end."""
 
 SURVEY_GRADIENTS = 12
 """What the survey of gradients around x, and the one at x, take at most."""
@@ -140,7 +132,7 @@ def eigenpairs(
             lambda h: pairs_of(h, goal, Space(h.x), basis, max_gradients, generator, looks),
             lambda pairs: worst(pairs) if max_gradients is None else None,
             generator,
-            lambda h, pairs: _refined(h, pairs, goal, copies, generator),
+            lambda h, pairs: refined(h, pairs, goal, generator),
         )
     return found if scaling is None else _in_own_variables(found, scaling)
 
@@ -156,7 +148,7 @@ def pairs_of(
 ) -> Eigenpairs:
     """The pairs that the goal asks for by number, in a space."""
     if not hessian.is_finite:
-        return _nothing(hessian, goal, space)
+        return nothing(hessian, goal, space.dimension)
     count, d = goal.lowest + goal.highest, space.dimension
     capacity = basis or basis_size(hessian.x, count, max(SMALL_BASIS, FOR_EACH_PAIR * count))
     first_goal = replace(
@@ -165,8 +157,8 @@ def pairs_of(
         num_steps=int(min(goal.num_steps, STEPS_A_DIMENSION * d, hessian.steps_left(max_gradients, 0.0))),
     )
     run = explore(hessian, space, first_goal, capacity, generator)
-    stop, steps, largest = run.stop, run.steps, run.process.largest
-    values, bound, memory = _lock(space, run, np.empty(0)), (-math.inf, math.inf), capacity + 2
+    stop, steps, largest, others = run.stop, run.steps, run.process.largest, run.others
+    values, bound, memory = _lock(space, run, np.empty(0)), EVERYWHERE, capacity + 2
     for _ in range(looks):
         left = hessian.steps_left(max_gradients, largest)
         if run.stop in (Stop.NOT_FINITE, Stop.STEPS) or space.dimension == 0 or left < 1:
@@ -186,49 +178,29 @@ def pairs_of(
         run = explore(hessian, space, again, capacity, generator, largest)
         memory, largest = max(memory, capacity + 2 + len(space.locked)), max(largest, run.process.largest)
         error = run.process.projection.skew + hessian.rounding(largest)
-        bound = excluded(run, goal.delta, error, goal.lowest > 0, goal.highest > 0)
+        bound, others = excluded(run, goal.delta, error, goal.lowest > 0, goal.highest > 0), around(others, run.others)
         if not (run.low or run.high or run.stop is Stop.EVERYTHING):
             break
         values = _lock(space, run, values)
-    rest = np.sort(values)[goal.lowest : len(values) - goal.highest]
+    order = np.argsort(values)
+    chosen = [*order[: goal.lowest], *order[max(goal.lowest, len(order) - goal.highest) :]]
     if space.dimension == 0:
-        bound = math.inf, -math.inf
-    if rest.size:  # More may have been locked than was asked for. It is known to the tolerance.
-        low, high = float(rest[0]), float(rest[-1])
-        bound = min(bound[0], low - goal.tolerance * abs(low)), max(bound[1], high + goal.tolerance * abs(high))
-    return _measured(hessian, goal, space, values, bound, stop, d, largest, memory, generator, max_gradients)
-
-
-def _refined(
-    hessian: Hessian, found: Eigenpairs, goal: Goal, copies: bool, generator: torch.Generator
-) -> Eigenpairs | None:
-    """The same pairs, as far as they are known by products of this Hessian; None if they are not.
-
-    What else there is, `bound`, was proved by the first search. If that left much room, this would not do.
-    """
-    if len(found.values) < goal.lowest + goal.highest:
-        return None
-    ends = [(found.values[goal.lowest - 1], found.bound[0])] if goal.lowest else []
-    ends += [(found.values[-goal.highest], found.bound[1])] if goal.highest else []
-    if copies and any(not abs(bound - value) <= BEYOND * abs(value) for value, bound in ends):
-        return None
-    largest = float(np.abs(found.values).max())
-    again = refined(hessian, list(found.vectors), goal.lowest, goal.highest, largest, partial(_room, goal, largest))
-    if again is None:
-        return None
-    space, (ritz, values) = Space(hessian.x), again
-    space.lock(ritz)
-    memory = max(found.memory, 2 * len(found.vectors) + 2 * len(ritz))
-    pairs = _measured(
-        hessian, goal, space, values, found.bound, Stop.DONE, found.dimension, largest, memory, generator, None
+        bound = NO_OTHERS
+    if len(order) > len(chosen):  # More may have been locked than was asked for. It is known to the tolerance.
+        low, high = (float(values[i]) for i in order[[goal.lowest, len(order) - goal.highest - 1]])
+        bound = around(bound, (low - goal.tolerance * abs(low), high + goal.tolerance * abs(high)))
+        others = around(others, (low, high))
+    found = Found(
+        vectors=[space.locked[int(i)] for i in chosen],
+        values=values[chosen],
+        others=others,
+        bound=bound,
+        stop=stop,
+        largest=largest,
+        memory=max(memory, len(space.locked) + 3 * len(chosen)),
+        dimension=d,
     )
-    return pairs if pairs.status is Status.CONVERGED else None
-
-
-def _room(goal: Goal, largest: float, values: Array) -> Array:
-    """The errors with which values count as known."""
-    room: Array = goal.tolerance * np.maximum(np.abs(values), FLOOR_OF_STATUS * largest)
-    return room
+    return answer(hessian, goal, found, space.mask, max_gradients, generator)
 
 
 def worst(found: Eigenpairs | MorseIndex) -> Tensor | None:
@@ -266,91 +238,6 @@ def _levels(values: Array, goal: Goal) -> tuple[float, float]:
         above = float(ordered[-goal.highest]) if goal.highest <= len(ordered) else -math.inf
         above += goal.tolerance * abs(above) if math.isfinite(above) else 0.0
     return below, above
-
-
-def _measured(
-    hessian: Hessian,
-    goal: Goal,
-    space: Space,
-    values: Array,
-    bound: tuple[float, float],
-    stop: Stop,
-    dimension: int,
-    largest: float,
-    memory: int,
-    generator: torch.Generator,
-    max_gradients: int | None,
-) -> Eigenpairs:
-    """Measures the pairs that were asked for, and a few beside them that belong to the same clusters."""
-    order = np.argsort(values)
-    chosen = [*order[: goal.lowest], *order[len(order) - goal.highest :]]
-    if stop is Stop.NOT_FINITE or not chosen:
-        return _nothing(hessian, goal, space)
-    found = [space.locked[int(i)] for i in chosen]
-    memory = max(memory, len(space.locked) + 3 * len(found))
-
-    room = partial(_room, goal, largest)
-    left = hessian.steps_left(max_gradients, largest) >= 2 * len(found)
-    again = measured(hessian, found, values[chosen], largest, space.mask, room if left else None)
-    if not again.is_finite:
-        return _nothing(hessian, goal, space)
-    known = bool((again.errors <= room(again.values)).all()) and not hessian.kinks
-    status = Status.CONVERGED if known else Status.INACCURATE
-    if stop is Stop.STEPS:
-        status = Status.BUDGET_SPENT
-    return Eigenpairs(
-        values=again.values,
-        errors=again.errors,
-        vectors=torch.stack(again.vectors).to(hessian.dtype),
-        lowest=goal.lowest,
-        bound=bound,
-        confidence=1.0 - goal.delta,
-        sampling_errors=_sampling_errors(hessian, again, goal.delta, largest, generator),
-        samples=hessian.f_hat.f.size,
-        dimension=dimension,
-        status=status,
-        cost=hessian.ledger.cost,
-        memory=memory,
-        in_float64=hessian.in_float64,
-    )
-
-
-def _sampling_errors(
-    hessian: Hessian, found: Measured, delta: float, largest: float, generator: torch.Generator
-) -> Array:
-    """How far the values are from the curvature of F along their vectors, by fresh samples; 0 if F_S is F.
-
-    Two gradients of four times the samples, in batches, for each vector.
-    """
-    if not hessian.sampled:
-        return np.zeros_like(found.values)
-    size = batches.checking_samples(hessian.objective, hessian.f_hat.f.size) or hessian.objective.num_samples
-    assert size is not None
-    radius, off = hessian.radius(largest), []
-    for value, v in zip(found.values, found.vectors, strict=True):
-        how: dict[str, Any] = {"radius": radius, "samples": size, "generator": generator, "ledger": hessian.ledger}
-        fresh = batches.curvature(hessian.objective, hessian.x, v, **how)
-        off.append(abs(float(value) - fresh.mean) + fresh.error(delta))
-    return np.array(off)
-
-
-def _nothing(hessian: Hessian, goal: Goal, space: Space) -> Eigenpairs:
-    """The answer where a gradient was not finite."""
-    none = np.empty(0)
-    return Eigenpairs(
-        values=none,
-        errors=none,
-        vectors=hessian.x.new_empty(0, *hessian.x.shape, dtype=hessian.dtype),
-        lowest=0,
-        bound=(-math.inf, math.inf),
-        confidence=1.0 - goal.delta,
-        sampling_errors=none,
-        samples=hessian.f_hat.f.size,
-        dimension=space.dimension,
-        status=Status.NOT_FINITE,
-        cost=hessian.ledger.cost,
-        memory=2,
-    )
 
 
 def _in_own_variables(found: Eigenpairs, scaling: Map) -> Eigenpairs:

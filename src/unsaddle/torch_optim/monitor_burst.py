@@ -25,9 +25,12 @@ from typing import NamedTuple
 
 from unsaddle.measure import student
 
-FEWEST, UNKNOWN, MOST = 3, 12, 24
-"""Fresh batches along u: where they agree, as whole data sets do; else so many turn u, and then at least, and at most,
-so many measure it. After more, it would take so long to pay for the next burst that a warning came late."""
+FIRST = 3
+"""Fresh batches along u after which a burst ends if they agree, as whole data sets do. Else they turn u."""
+
+UNKNOWN, MOST = 12, 24
+"""Fresh batches that then measure it: at least, and at most. After more of them, it would take so long to pay for the
+next burst that a warning came late."""
 
 AGREE = 0.01
 """Batches agree if they scatter by no more than this share of λ_max."""
@@ -85,7 +88,7 @@ class Noise(NamedTuple):
         if self.terms == 0:
             return UNKNOWN
         careful = self.variance * (1.0 + 2.0 / self.terms)
-        least = FEWEST if self.agree else UNKNOWN
+        least = FIRST if self.agree else UNKNOWN
         return min(MOST, max(least, math.ceil(round(careful / WANTED**2, 6))))
 
 

@@ -167,3 +167,40 @@ def test_a_process_stays_in_the_subspace_that_it_is_projected_on() -> None:
         seen.append(float(process._basis[: size - 1, 0].abs().max()))
     assert seen[0] > 1e-3
     assert seen[1] < 1e-12
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1e2, 1e6])
+def test_the_basis_stays_orthonormal_beside_large_locked_vectors_that_are_inexact(
+    dtype: torch.dtype, size: float
+) -> None:
+    """Three locked vectors, a per cent off, with eigenvalues far beyond the rest."""
+    generator = torch.Generator().manual_seed(4)
+    values = torch.cat([torch.full((3,), 100.0 * size), torch.linspace(-1.0, 100.0, 300)]).to(dtype)
+    locked = torch.eye(3, 303, dtype=dtype) + 0.01 * torch.randn(3, 303, generator=generator, dtype=dtype) / 303**0.5
+    locked = torch.linalg.qr(locked.T.double()).Q.T.to(dtype)
+
+    def project(v: Tensor) -> Tensor:
+        return v.sub_(locked.T @ (locked @ v))
+
+    start = project(project(torch.randn(303, generator=generator, dtype=dtype)))
+    process = KrylovProcess(lambda q, out: torch.mul(values, q, out=out), start / start.norm(), 20, project)
+    for _ in range(60):
+        assert process.expand()
+        q = process._basis[: process.projection.size + 1]
+        off = q @ q.T - torch.eye(len(q), dtype=dtype)
+        assert float(off.abs().max()) <= 100.0 * torch.finfo(dtype).eps
+        assert float((locked @ q.T).abs().max()) <= 100.0 * torch.finfo(dtype).eps
+        if process.full:
+            process.restart()
+
+
+def test_a_basis_vector_of_millions_of_entries_has_the_length_one() -> None:
+    values = torch.linspace(0.0, 1.0, 4_000_000)
+    start = torch.randn(4_000_000, generator=torch.Generator().manual_seed(0))
+    start.div_(float(start.double().norm()))
+    process = KrylovProcess(lambda q, out: torch.mul(values, q, out=out), start, 3)
+    for _ in range(2):
+        assert process.expand()
+        q = process._basis[process.projection.size].double()
+        assert float(q.norm()) == pytest.approx(1.0, abs=2e-6)

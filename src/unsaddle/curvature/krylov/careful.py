@@ -160,8 +160,9 @@ def _decided(search: Search, candidate: KrylovCandidate, attempt: Attempt) -> tu
         return candidate, candidate.is_confirmed
     if candidate.vector is not None:
         candidate = measured_along(f_hat, candidate, to_the_ground=central and not attempt.narrow)
-        confirmed = candidate.is_confirmed and (not attempt.narrow or values_bend_down(f_hat, candidate))
-        confirmed = confirmed and not _is_noise(search, candidate)
+        # What bends values down is no noise of gradients.
+        is_real = values_bend_down(f_hat, candidate) if attempt.narrow else not _is_noise(search, candidate)
+        confirmed = candidate.is_confirmed and is_real
         return (replace(candidate, jump=attempt.met), True) if confirmed else (candidate, False)
     candidate, quadratic = checked(f_hat, candidate, central)
     if quadratic:

@@ -25,9 +25,14 @@ highest would come back and cost steps again."""
 INSIDE = 0.1
 """A new vector is orthogonalised once more if the last pass took out of it more than this share of what is left."""
 
+LEFT = 0.5
+"""If a projection leaves less than this share of a vector, it is orthogonalised and projected once more."""
+
+SUMMED = 1 << 16
+"""Entries of a vector whose products are summed in its own precision; float32 would lose digits over millions."""
+
 BREAKDOWN = 10.0
 """The space is invariant if no more than so many roundings of the largest eigenvalue are left of a product."""
-
 
 SHORT = {torch.float32: 1e-2, torch.float64: 1e-6}
 """If no more than this share of the largest eigenvalue is left of a product, its rounding is not small beside it."""
@@ -85,7 +90,10 @@ class KrylovProcess:
         self._operator(q, w)
         products, b = _orthogonalise(self._basis[: j + 2], seen.coupled)
         if self._project is not None:  # What rounding leaves of another eigenvector would grow from step to step.
-            b = vectors.norm(self._project(w))
+            outside, b = b, vectors.norm(self._project(w))
+            if 0.0 < b < LEFT * outside:  # The rounding of what was taken out is not small beside what is left.
+                _take_out(self._basis[: j + 2])
+                b = vectors.norm(self._project(w))
         length = math.hypot(b, *products)
         if not math.isfinite(length):
             return False
@@ -157,8 +165,8 @@ def _orthogonalise(rows: Tensor, coupled: int) -> tuple[list[float], float]:
     more ("twice is enough").
     """
     w, near = rows[-1], rows[coupled:-1]
-    first = vectors.summed(torch.mv(near, w))
-    torch.addmv(w, near.T, first, alpha=-1.0, out=w)
+    first = _products(near, w)
+    torch.addmv(w, near.T, first.to(w.dtype), alpha=-1.0, out=w)
     products, squared = _take_out(rows)
     inside = math.hypot(*products)
     length = _length(w, squared - inside * inside)
@@ -172,10 +180,18 @@ def _orthogonalise(rows: Tensor, coupled: int) -> tuple[list[float], float]:
 
 def _take_out(rows: Tensor) -> tuple[list[float], float]:
     """w ← w − QQᵀw in place, of rows = (Q, w). Returns Qᵀw, and ‖w‖² before it."""
-    products = vectors.summed(torch.mv(rows, rows[-1]))
-    torch.addmv(rows[-1], rows[:-1].T, products[:-1], alpha=-1.0, out=rows[-1])
+    products = _products(rows, rows[-1])
+    torch.addmv(rows[-1], rows[:-1].T, products[:-1].to(rows.dtype), alpha=-1.0, out=rows[-1])
     *numbers, squared = products.tolist()
     return numbers, squared
+
+
+def _products(rows: Tensor, w: Tensor) -> Tensor:
+    """Inner products of the rows with w; in float64 if they are long."""
+    if vectors.dimension(w) <= SUMMED:
+        return vectors.summed(torch.mv(rows, w))
+    blocks = zip(torch.split(rows, SUMMED, dim=1), torch.split(w, SUMMED), strict=True)
+    return vectors.summed(torch.stack([torch.mv(block, part) for block, part in blocks]).double().sum(dim=0))
 
 
 def _length(w: Tensor, squared: float) -> float:
