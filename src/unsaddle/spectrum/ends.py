@@ -185,7 +185,7 @@ def explore(
         if not process.expand(solve):
             return end(Stop.NOT_FINITE)
         steps += 1
-        if hessian.wary and seen.skew > ASKEW * process.largest:
+        if hessian.wary and seen.skew > ASKEW * max(largest, process.largest):
             raise Inexact
         exhausted = seen.size >= d or process.exhausted or seen.next_norm <= INVARIANT * max(largest, process.largest)
         if not (solve or exhausted):
