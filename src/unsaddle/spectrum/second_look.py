@@ -1,4 +1,4 @@
-"""Further searches where the first one is inaccurate: by products in float64, and between kinks."""
+"""Where the first answer is inaccurate: the same in float64, refined or searched again, and between kinks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def looked_again(
 
     Args:
         hessian: whose products the first search takes.
-        search: from a Hessian to an answer. Called three times at most.
+        search: from a Hessian to an answer. Called three times at most; not in float64 where `refine` answers.
         worst: the unit vector of an answer along which radii disagree most; None to leave it at the first answer.
         generator: of the random vectors that tell whether products are those of a Hessian.
         refine: makes an answer of F in float64 from one that is nearly right, for less than a search; None if it is
