@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,18 +100,20 @@ def summed(products: Tensor) -> Tensor:
     return products if team is None else team.sum(products)
 
 
-def said(device: torch.device, *numbers: Array) -> tuple[Array, ...]:
-    """The first rank's `numbers` on all ranks, in one message.
+def summed_and_said(products: Tensor, *numbers: Array) -> tuple[Any, ...]:
+    """`summed` on the host, and the first rank's `numbers` on all ranks, in one message.
 
     Ranks with different processors may compute slightly different `numbers` from the same input.
     """
     team = ranks.current()
     if team is None:
-        return numbers
-    own = np.concatenate([array.ravel() for array in numbers])
-    told = torch.from_numpy(own * team.replicas if team.rank == 0 else np.zeros_like(own)).to(device)
-    parts = np.split(np.array(team.sum(told).tolist()), np.cumsum([array.size for array in numbers])[:-1])
-    return tuple(part.reshape(array.shape) for part, array in zip(parts, numbers, strict=True))
+        return products.tolist(), *numbers
+    own = np.concatenate([np.empty(0), *(array.ravel() for array in numbers)])
+    told = torch.from_numpy(own * team.replicas if team.rank == 0 else np.zeros_like(own)).to(products.device)
+    both = team.sum(torch.cat([products.double(), told])).tolist()
+    ends = np.cumsum([products.numel(), *(array.size for array in numbers)])
+    parts = np.split(np.array(both), ends[:-1])[1:]
+    return both[: ends[0]], *(part.reshape(array.shape) for part, array in zip(parts, numbers, strict=True))
 
 
 def dimension(x: Tensor) -> int:

@@ -139,7 +139,7 @@ def errors(values: Array, residuals: Array, others: Interval = NO_OTHERS) -> Arr
 
     >>> errors(np.array([0.0, 1.0, 1.01]), np.array([0.1, 0.1, 0.1])).round(3).tolist()
     [0.011, 0.1, 0.1]
-    >>> errors(np.array([0.0]), np.array([0.1]), (0.5, 3.0)).tolist()
+    >>> errors(np.array([0.0]), np.array([0.1]), (0.5, 3.0)).round(3).tolist()
     [0.02]
     """
     apart = np.abs(values[:, None] - values[None, :]) - residuals[None, :]

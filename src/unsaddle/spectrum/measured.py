@@ -106,7 +106,7 @@ def _ritz(
     pairs = torch.linalg.eigh(torch.from_numpy((projected + projected.T) / 2.0))
     # Processors round eigenvectors differently, and all ranks must turn their parts alike.
     own = torch.cat([pairs.eigenvalues, pairs.eigenvectors.flatten()]).numpy()
-    (said,) = vectors.said(found[0].device, own)
+    _, said = vectors.summed_and_said(found[0].new_zeros(0), own)
     values, turn_by = said[: len(found)], said[len(found) :].reshape(projected.shape)
     turn = torch.from_numpy(turn_by).to(found[0])
     ritz = combined(found, turn)

@@ -92,7 +92,7 @@ def test_what_is_nearly_inside_the_basis_is_made_orthogonal_to_full_precision() 
         w += new * torch.randn(200, generator=generator, dtype=torch.float64)
         for coupled in (0, 13, 14):
             rows = torch.cat([basis, w.unsqueeze(0)])
-            products, length = _orthogonalise(rows, coupled)
+            products, length, _ = _orthogonalise(rows, coupled)
             assert products == pytest.approx((basis @ w).tolist(), rel=1e-12)
             assert length == pytest.approx(float(rows[-1].norm()), rel=1e-6)
             assert float((basis @ rows[-1]).norm()) <= 1e-13 * length

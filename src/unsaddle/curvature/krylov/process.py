@@ -14,6 +14,8 @@ from torch import Tensor
 
 from unsaddle import vectors
 from unsaddle.curvature.krylov.projection import Projection
+from unsaddle.ranks import current
+from unsaddle.vectors import Array
 
 Operator = Callable[[Tensor, Tensor], object]
 """(q, out): writes Hq into `out`."""
@@ -86,21 +88,28 @@ class KrylovProcess:
         Without `solve` the Ritz pairs stay those of the smaller basis: those of a large one take time.
         """
         seen, j = self.projection, self.projection.size
-        q, w = self._basis[j], self._basis[j + 1]
-        self._operator(q, w)
-        products, b = _orthogonalise(self._basis[: j + 2], seen.coupled)
+        rows, w = self._basis[: j + 2], self._basis[j + 1]
+        self._operator(self._basis[j], w)
+        # On ranks each sum is a message. So the first one has all products, and the Ritz pairs go with the second.
+        at_once = current() is not None
+        early = self._with_products if at_once and solve else None
+        products, b, pairs = _orthogonalise(rows, 0 if at_once else seen.coupled, early)
         if self._project is not None:  # What rounding leaves of another eigenvector would grow from step to step.
             outside, b = b, vectors.norm(self._project(w))
             if 0.0 < b < LEFT * outside:  # The rounding of what was taken out is not small beside what is left.
-                _take_out(self._basis[: j + 2])
+                _take_out(rows)
                 b = vectors.norm(self._project(w))
         length = math.hypot(b, *products)
         if not math.isfinite(length):
+            seen.size = j
             return False
-        seen.extend(products)
+        if not pairs:
+            seen.extend(products)
         seen.follow(b)
         self.largest = max(self.largest, length)
-        if solve:
+        if pairs:
+            self._take(*pairs)
+        elif solve:
             self.solve()
         if b > 0.0:
             w.div_(b)
@@ -126,7 +135,17 @@ class KrylovProcess:
 
     def solve(self) -> None:
         """Computes the Ritz pairs of the whole basis, if steps went without. All ranks take those of the first."""
-        values, pairs = vectors.said(self._basis.device, *self.projection.solved())
+        _, *pairs = vectors.summed_and_said(self._basis.new_zeros(0), *self.projection.solved())
+        self._take(*pairs)
+
+    def _with_products(self, products: list[float]) -> tuple[Array, ...]:
+        """The Ritz pairs of the basis with one more vector; none if a product is not finite, on all ranks alike."""
+        if not math.isfinite(math.hypot(*products)):
+            return ()
+        self.projection.extend(products)
+        return self.projection.solved()
+
+    def _take(self, values: Array, pairs: Array) -> None:
         self.projection.take((values, pairs))
         self.largest = max(self.largest, -float(values[0]), float(values[-1]))
 
@@ -157,41 +176,45 @@ class KrylovProcess:
         self._basis[keep] = self._basis[size]
 
 
-def _orthogonalise(rows: Tensor, coupled: int) -> tuple[list[float], float]:
+def _orthogonalise(
+    rows: Tensor, coupled: int, early: Callable[[list[float]], tuple[Array, ...]] | None = None
+) -> tuple[list[float], float, tuple[Array, ...]]:
     """w ← w − QQᵀw in place, of rows = (Q, w), where w is the product with the last of Q. Returns Qᵀw and the new ‖w‖.
 
     But for errors, w has a part in few vectors of Q: those from `coupled` on. It is taken out first. What is left in Q
     is small, so that one pass over all of it leaves no more than rounding. Where w is nearly inside of Q, there is one
     more ("twice is enough").
+
+    Where `coupled` is 0, `early` may make numbers of the first products: those of the first rank are returned, too.
+    What is left after them is rounding, which the numbers need not know.
     """
     w, near = rows[-1], rows[coupled:-1]
-    first = _products(near, w)
+    first = vectors.summed(_products(near, w))
     torch.addmv(w, near.T, first.to(w.dtype), alpha=-1.0, out=w)
-    products, squared = _take_out(rows)
-    inside = math.hypot(*products)
+    products = [0.0] * coupled + first.tolist()
+    left, squared, numbers = _take_out(rows, *(early(products) if early else ()))
+    inside = math.hypot(*left)
     length = _length(w, squared - inside * inside)
     if not inside <= INSIDE * length:
-        products = [one + more for one, more in zip(products, _take_out(rows)[0], strict=True)]
-        length = vectors.norm(w)
-    for i, product in enumerate(first.tolist(), coupled):
-        products[i] += product
-    return products, length
+        more, *_ = _take_out(rows)
+        left, length = [one + other for one, other in zip(left, more, strict=True)], vectors.norm(w)
+    return [one + other for one, other in zip(products, left, strict=True)], length, numbers
 
 
-def _take_out(rows: Tensor) -> tuple[list[float], float]:
-    """w ← w − QQᵀw in place, of rows = (Q, w). Returns Qᵀw, and ‖w‖² before it."""
-    products = _products(rows, rows[-1])
-    torch.addmv(rows[-1], rows[:-1].T, products[:-1].to(rows.dtype), alpha=-1.0, out=rows[-1])
-    *numbers, squared = products.tolist()
-    return numbers, squared
+def _take_out(rows: Tensor, *numbers: Array) -> tuple[list[float], float, tuple[Array, ...]]:
+    """w ← w − QQᵀw in place, of rows = (Q, w). Returns Qᵀw, ‖w‖² before it, and the first rank's numbers."""
+    (*products, squared), *said = vectors.summed_and_said(_products(rows, rows[-1]), *numbers)
+    taken = torch.tensor(products, dtype=rows.dtype, device=rows.device)
+    torch.addmv(rows[-1], rows[:-1].T, taken, alpha=-1.0, out=rows[-1])
+    return products, squared, tuple(said)
 
 
 def _products(rows: Tensor, w: Tensor) -> Tensor:
-    """Inner products of the rows with w; in float64 if they are long."""
+    """This rank's part of the inner products of the rows with w; in float64 if they are long."""
     if vectors.dimension(w) <= SUMMED:
-        return vectors.summed(torch.mv(rows, w))
+        return torch.mv(rows, w)
     blocks = zip(torch.split(rows, SUMMED, dim=1), torch.split(w, SUMMED), strict=True)
-    return vectors.summed(torch.stack([torch.mv(block, part) for block, part in blocks]).double().sum(dim=0))
+    return torch.stack([torch.mv(block, part) for block, part in blocks]).double().sum(dim=0)
 
 
 def _length(w: Tensor, squared: float) -> float:
