@@ -87,6 +87,11 @@ def test_vectors_that_depend_on_each_other_are_too_few() -> None:
     assert refine(answer(same)) == (None, 8)
 
 
+def test_fewer_pairs_than_were_asked_for_are_left_to_a_search() -> None:
+    first = answer(nearly(1e-3))
+    assert refine(replace(first, vectors=first.vectors[:4], values=first.values[:4])) == (None, 0)
+
+
 @pytest.mark.parametrize("bound", [(-math.inf, math.inf), (-2.3, 3.7), (-1.85, 4.5), (math.inf, -math.inf)])
 def test_without_a_proof_of_all_others_there_may_be_more_and_nothing_is_spent(bound: tuple[float, float]) -> None:
     assert refine(answer(nearly(1e-3), bound)) == (None, 0)

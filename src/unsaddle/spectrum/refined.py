@@ -37,8 +37,8 @@ NEW = 1e-3
 def refined(hessian: Hessian, pairs: Eigenpairs, goal: Goal, generator: torch.Generator) -> Eigenpairs | None:
     """The same pairs, known by products of a better Hessian; None if that would not be cheaper than a search.
 
-    It is not if `bound` leaves much room beyond the values, so that there may be others; if residuals are far too
-    large; or if they are too large after the last round.
+    It is not if fewer were found than were asked for; if `bound` leaves much room beyond the values, so that there may
+    be others; if residuals are far too large; or if they are too large after the last round.
 
     Args:
         hessian: that of F in float64.
@@ -46,6 +46,8 @@ def refined(hessian: Hessian, pairs: Eigenpairs, goal: Goal, generator: torch.Ge
         goal: what was asked for.
         generator: as for any answer.
     """
+    if len(pairs.values) < goal.lowest + goal.highest:
+        return None
     ends = [(pairs.values[goal.lowest - 1], pairs.bound[0])] if goal.lowest else []
     ends += [(pairs.values[-goal.highest], pairs.bound[1])] if goal.highest else []
     if any(not abs(bound - value) <= ENCLOSED * abs(value) for value, bound in ends):
