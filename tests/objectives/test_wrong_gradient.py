@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from unsaddle import is_minimum, numpy_function
+from unsaddle.objectives.wrong_gradient import GradientCheck
 
 
 def hidden_saddle(x):
@@ -48,6 +49,30 @@ RIGHT = {
 def test_a_right_jac_is_never_called_wrong(fun, jac):
     is_minimum(numpy_function(fun, jac), torch.zeros(3, dtype=torch.float64))
     is_minimum(numpy_function(fun, jac), torch.full((3,), 0.001, dtype=torch.float64))
+
+
+FAR = np.linspace(3e7, 5e7, 40)
+
+
+def textured(x):
+    return float((5e-9 * (x - FAR) ** 2 - 1e-3 * np.cos(x - FAR + 1.0)).sum())
+
+
+def names(factor, seed):
+    """Whether a gradient that is off by a factor is called wrong."""
+    check, beside = GradientCheck(textured), 1e5 * np.random.default_rng(seed).normal(size=40)
+    try:
+        for x in (FAR, FAR + beside):
+            check.note(x, textured(x), factor * (1e-8 * (x - FAR) + 1e-3 * np.sin(x - FAR + 1.0)))
+    except ValueError:
+        return True
+    return False
+
+
+def test_a_fine_texture_is_no_mistake():
+    """As FLETCBV3 of CUTEst at ‖x‖ = 4e8: gradients have it, and values farther out than a few units do not."""
+    assert not any(names(1.0, seed) for seed in range(20))
+    assert all(names(factor, seed) for factor in (-1.0, 3.0) for seed in range(20))
 
 
 def test_a_smooth_function_pays_nothing_and_a_doubt_is_counted():
