@@ -6,7 +6,7 @@ import statistics
 import numpy as np
 import pytest
 
-from unsaddle.torch_optim.monitor_burst import FIRST, MOST, UNKNOWN, WANTED, Noise, across, highest, is_seen
+from unsaddle.torch_optim.monitor_burst import FIRST_BATCHES, MOST, UNKNOWN, WANTED, Noise, across, highest, is_seen
 
 
 def bursts(noise, size, count, seed=0):
@@ -73,7 +73,7 @@ def test_only_what_would_change_the_answer_is_worth_a_batch():
 
 def test_sizes_stay_within_their_bounds():
     assert Noise().size == UNKNOWN
-    assert Noise(0.0, 1).size == FIRST
+    assert Noise(0.0, 1).size == FIRST_BATCHES
     assert Noise(1.0, 3).size == MOST
     assert Noise(0.02**2, 20).size == UNKNOWN  # Two that agree may do so by chance.
     assert Noise(0.05**2 * 3.0, 1).size > Noise(0.05**2 * 3.0, 8).size  # Few terms are not to be trusted.

@@ -6,7 +6,7 @@ from torch import nn
 
 from unsaddle.objectives.model.parameters import FlatParameters
 from unsaddle.torch_optim.closure import ClosureObjective
-from unsaddle.torch_optim.monitor_burst import FIRST, UNKNOWN
+from unsaddle.torch_optim.monitor_burst import FIRST_BATCHES, UNKNOWN
 from unsaddle.torch_optim.monitor_track import FEWEST_STEPS, MOST_STEPS, SEARCH_GRADIENTS, Track, measure, search
 
 D = 40
@@ -79,7 +79,7 @@ def test_a_burst_turns_its_direction_measures_it_and_then_what_lies_beside_it():
         asides += track.aside is not None
         measure(track, mixed(count + 10))
     turned = track.highest
-    assert (asides, count) == (1, FIRST + track.noise.size + 1)
+    assert (asides, count) == (1, FIRST_BATCHES + track.noise.size + 1)
     assert abs(float(turned[-1])) > abs(float(found[-1]))
     assert track.spent == 2 * count
     assert track.sharpness[0] == pytest.approx(10.0, abs=track.sharpness[1])
@@ -112,9 +112,9 @@ def test_a_direction_that_was_overtaken_is_given_up():
     spectrum = SPECTRUM.clone()
     spectrum[D // 2] = 13.0
     spent = track.spent
-    assert look(track, x, 2, noise=0.0, spectrum=spectrum) == FIRST
+    assert look(track, x, 2, noise=0.0, spectrum=spectrum) == FIRST_BATCHES
     assert track.sharpness[0] == pytest.approx(13.0, rel=1e-3)
-    assert FEWEST_STEPS + 1 <= track.spent - spent - 2 * FIRST <= MOST_STEPS + 1  # One more is at x.
+    assert FEWEST_STEPS + 1 <= track.spent - spent - 2 * FIRST_BATCHES <= MOST_STEPS + 1  # One more is at x.
 
 
 def test_negative_curvature_larger_than_the_highest_is_not_followed():
@@ -160,6 +160,6 @@ def test_a_state_that_is_not_the_monitor_s_is_refused():
 def test_batches_that_agreed_earlier_need_not_agree_now():
     """As at the start of a training: without noise in the first burst, the second one took two batches, by chance."""
     x, track = nn.Parameter(torch.ones(D, dtype=torch.float64)), Track()
-    assert look(track, x, 1, both_ends=True, noise=0.0) == FIRST
-    assert look(track, x, 2, noise=1.5) >= FIRST + UNKNOWN
+    assert look(track, x, 1, both_ends=True, noise=0.0) == FIRST_BATCHES
+    assert look(track, x, 2, noise=1.5) >= FIRST_BATCHES + UNKNOWN
     assert track.sharpness[0] == pytest.approx(10.0, abs=track.sharpness[1])

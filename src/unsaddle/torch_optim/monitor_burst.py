@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from unsaddle.measure import student
 
-FIRST = 3
+FIRST_BATCHES = 3
 """Fresh batches along u after which a burst ends if they agree, as whole data sets do. Else they turn u."""
 
 UNKNOWN, MOST = 12, 24
@@ -88,7 +88,7 @@ class Noise(NamedTuple):
         if self.terms == 0:
             return UNKNOWN
         careful = self.variance * (1.0 + 2.0 / self.terms)
-        least = FIRST if self.agree else UNKNOWN
+        least = FIRST_BATCHES if self.agree else UNKNOWN
         return min(MOST, max(least, math.ceil(round(careful / WANTED**2, 6))))
 
 

@@ -32,7 +32,7 @@ from unsaddle.spectrum.hessian import hessian_at
 from unsaddle.torch_optim import online, policy
 from unsaddle.torch_optim.batch import DrawnBatch
 from unsaddle.torch_optim.closure import ClosureObjective
-from unsaddle.torch_optim.monitor_burst import FIRST, Noise, across, highest, is_seen
+from unsaddle.torch_optim.monitor_burst import FIRST_BATCHES, Noise, across, highest, is_seen
 
 SEARCH_STEPS = 20
 """Products of a search for both ends: they are then known to some per cent, as far as one batch tells."""
@@ -148,7 +148,7 @@ class Track:
     def next_burst(self, *, known: bool) -> int:
         """Gradients that the next burst takes, about; `known`: whether that at x is there already."""
         steps = (FEWEST_STEPS + MOST_STEPS) // 2
-        fresh = self.noise.size + 1 + (0 if self.noise.agree else FIRST)
+        fresh = self.noise.size + 1 + (0 if self.noise.agree else FIRST_BATCHES)
         return (2 * steps if self.high_probe[1] else steps + (not known)) + 2 * fresh
 
 
@@ -288,7 +288,7 @@ def measure(track: Track, batch: Batch) -> None:
     noise, total = track.noise.after(track.burst), sum(track.burst)
     agree = False
     if track.alone:
-        if len(track.burst) < FIRST:
+        if len(track.burst) < FIRST_BATCHES:
             return
         track.alone, agree = False, Noise().after(track.burst).agree  # Earlier bursts may have agreed elsewhere.
         if not agree and total > 0.0:
